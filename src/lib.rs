@@ -1,0 +1,4 @@
+//! libexperiment: bounded fetches of feature-flag variants from Amplitude Experiment.
+#![deny(unsafe_code)]
+
+pub mod deadline;
