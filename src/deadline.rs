@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_limit_beyond_the_clock_is_no_bound() {
         let now = Instant::now();
-        assert_eq!(Deadline::after(now, Limit::millis(u64::MAX)), Deadline::NEVER);
+        assert_eq!(Deadline::after(now, Limit::After(Duration::MAX)), Deadline::NEVER);
         assert_eq!(Deadline::after(now, Limit::None), Deadline::NEVER);
     }
 }
