@@ -1,4 +1,13 @@
 //! libexperiment: bounded fetches of feature-flag variants from Amplitude Experiment.
 #![deny(unsafe_code)]
 
+pub mod cancel;
+pub mod config;
 pub mod deadline;
+pub mod error;
+pub mod logger;
+pub mod retry;
+pub mod schedule;
+pub mod sync;
+pub mod sys;
+pub mod timings;

@@ -1,0 +1,235 @@
+//! What ends a fetch before its time (the caller's switch, the host's interrupt hook), and the
+//! bell that wakes the thread it sleeps on.
+//!
+//! Nobody but the thread inside a fetch ever touches its socket. Whoever wants it to stop rings
+//! its bell, and it looks; so a cancel can hit no other connection, however descriptors are
+//! numbered.
+
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::deadline::Deadline;
+use crate::sync::{Mutex, Parker};
+use crate::sys::Signal;
+
+/// Wakes one thread: where it is parked, or in poll(2) with the bell's descriptor among its own.
+#[derive(Debug, Default)]
+pub struct Bell {
+    parker: Parker,
+    signal: Option<Signal>,
+    rung: AtomicBool,
+}
+
+impl Bell {
+    /// A bell for a thread that parks.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// A bell that also wakes from poll(2); it takes a descriptor.
+    pub fn with_signal() -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Bell { signal: Some(Signal::new()?), ..Bell::default() }))
+    }
+
+    pub fn ring(&self) {
+        self.rung.store(true, Ordering::SeqCst);
+        self.parker.unpark();
+        if let Some(signal) = &self.signal {
+            signal.raise();
+        }
+    }
+
+    /// Forgets earlier rings; costs no system call when there were none.
+    pub fn reset(&self) {
+        if self.rung.swap(false, Ordering::SeqCst)
+            && let Some(signal) = &self.signal
+        {
+            signal.clear();
+        }
+    }
+
+    /// What to poll for, if it has a signal.
+    pub fn fd(&self) -> Option<RawFd> {
+        self.signal.as_ref().map(Signal::fd)
+    }
+}
+
+/// A switch that ends what carries it. Once fired, it stays so.
+#[derive(Debug, Default)]
+pub struct Cancel {
+    fired: AtomicBool,
+    bells: Mutex<Vec<Arc<Bell>>>,
+}
+
+impl Cancel {
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Ends what carries this switch, now and from now on. Any thread, any number of times.
+    pub fn fire(&self) {
+        self.fired.store(true, Ordering::SeqCst);
+        for bell in self.bells.lock().iter() {
+            bell.ring();
+        }
+    }
+
+    pub fn is_fired(&self) -> bool {
+        self.fired.load(Ordering::SeqCst)
+    }
+
+    /// Lets the switch ring `bell` until the guard is dropped. Look at `is_fired` after this, not
+    /// before: a switch that fires in between has rung already.
+    pub fn attach(self: &Arc<Self>, bell: &Arc<Bell>) -> Attached {
+        self.bells.lock().push(Arc::clone(bell));
+        Attached { cancel: Arc::clone(self), bell: Arc::clone(bell) }
+    }
+}
+
+/// Takes its bell off the switch when dropped.
+#[derive(Debug)]
+pub struct Attached {
+    cancel: Arc<Cancel>,
+    bell: Arc<Bell>,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let mut bells = self.cancel.bells.lock();
+        if let Some(i) = bells.iter().position(|bell| Arc::ptr_eq(bell, &self.bell)) {
+            bells.swap_remove(i);
+        }
+    }
+}
+
+/// Asks the host whether the thread inside the call is to come back; true to come back.
+pub type Hook = dyn Fn() -> bool + Send + Sync;
+
+/// How often the hook is asked while a fetch waits.
+pub const HOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// One fetch's reasons to stop early.
+#[derive(Clone, Default)]
+pub struct Stop {
+    cancel: Option<Arc<Cancel>>,
+    hook: Option<Arc<Hook>>,
+    asked: Option<Instant>,
+}
+
+impl Stop {
+    pub fn new(cancel: Option<Arc<Cancel>>, hook: Option<Arc<Hook>>) -> Self {
+        Stop { cancel, hook, asked: None }
+    }
+
+    /// Lets the caller's switch, if there is one, ring `bell`.
+    pub fn attach(&self, bell: &Arc<Bell>) -> Option<Attached> {
+        self.cancel.as_ref().map(|cancel| cancel.attach(bell))
+    }
+
+    /// Whether to stop now. Asks the hook if its time has come, or if a signal `interrupted`.
+    pub fn is_asked(&mut self, now: Instant, interrupted: bool) -> bool {
+        if self.cancel.as_ref().is_some_and(|cancel| cancel.is_fired()) {
+            return true;
+        }
+        let Some(hook) = &self.hook else { return false };
+        let last = *self.asked.get_or_insert(now);
+        if !interrupted && now.saturating_duration_since(last) < HOOK_INTERVAL {
+            return false;
+        }
+        self.asked = Some(now);
+        hook()
+    }
+
+    /// Until when to sleep before looking again: `deadline`, or the hook's next turn.
+    pub fn next_look(&self, now: Instant, deadline: Deadline) -> Deadline {
+        match &self.hook {
+            Some(_) => deadline.min(Deadline::at(self.asked.unwrap_or(now) + HOOK_INTERVAL)),
+            None => deadline,
+        }
+    }
+
+    /// Sleeps on `bell` until it rings or `deadline` passes; true if the fetch is to stop.
+    ///
+    /// May return early: the caller looks whether what it waits for has come.
+    pub fn sleep(&mut self, bell: &Bell, deadline: Deadline) -> bool {
+        let now = Instant::now();
+        if self.is_asked(now, false) {
+            return true;
+        }
+        bell.parker.park(self.next_look(now, deadline));
+        self.is_asked(Instant::now(), false)
+    }
+}
+
+impl fmt::Debug for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stop")
+            .field("cancel", &self.cancel)
+            .field("hook", &self.hook.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[test]
+    fn a_switch_rings_the_bells_attached_to_it_and_no_longer_those_taken_off() {
+        let (cancel, bell, other) = (Cancel::new(), Bell::new(), Bell::new());
+        let attached = cancel.attach(&bell);
+        drop(cancel.attach(&other));
+        cancel.fire();
+        assert!(cancel.is_fired());
+        assert!(bell.rung.load(Ordering::SeqCst));
+        assert!(!other.rung.load(Ordering::SeqCst));
+        drop(attached);
+        assert!(cancel.bells.lock().is_empty());
+    }
+
+    #[test]
+    fn a_sleep_ends_when_the_switch_fires() {
+        let (cancel, bell) = (Cancel::new(), Bell::new());
+        let mut stop = Stop::new(Some(Arc::clone(&cancel)), None);
+        let _attached = stop.attach(&bell);
+        let thread = std::thread::spawn(move || cancel.fire());
+        while !stop.sleep(&bell, Deadline::NEVER) {}
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_hook_is_asked_once_an_interval_and_on_every_interruption() {
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&asked);
+        let hook = move || count.fetch_add(1, Ordering::SeqCst) > 1;
+        let mut stop = Stop::new(None, Some(Arc::new(hook)));
+        let start = Instant::now();
+        assert!(!stop.is_asked(start, false), "its first turn comes after an interval");
+        assert!(!stop.is_asked(start + HOOK_INTERVAL / 2, false));
+        assert_eq!(asked.load(Ordering::SeqCst), 0);
+        assert!(!stop.is_asked(start + HOOK_INTERVAL, false));
+        assert!(!stop.is_asked(start + HOOK_INTERVAL, true));
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+        let next = stop.next_look(start, Deadline::NEVER);
+        assert_eq!(next, Deadline::at(start + HOOK_INTERVAL * 2));
+        assert!(stop.is_asked(start + HOOK_INTERVAL * 2, false), "the hook's yes is a stop");
+    }
+
+    #[test]
+    fn a_bell_that_was_reset_no_longer_wakes_from_poll() {
+        use crate::sys::{Interest, wait_ready};
+        let bell = Bell::with_signal().unwrap();
+        let source = [(bell.fd().unwrap(), Interest::Readable)];
+        let ready = || wait_ready(&source, Deadline::at(Instant::now())).unwrap();
+        bell.ring();
+        assert_eq!(ready(), 1);
+        bell.reset();
+        assert_eq!(ready(), 0);
+    }
+}

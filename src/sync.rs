@@ -1,0 +1,164 @@
+//! The locks of this library, chosen in one place.
+//!
+//! On Unix they are std's: a child forked while other threads contend must not hang on a *fresh*
+//! lock, and parking_lot parks through one process-wide table whose own locks may be held at the
+//! fork. `parking-lot-locks` selects parking_lot for builds under ThreadSanitizer, which sees into
+//! parking_lot but not into std. Poisoning is ignored either way: every panic is caught at the
+//! boundary, and what these locks guard is consistent between any two statements.
+
+use std::time::Instant;
+
+use crate::deadline::Deadline;
+
+#[cfg(not(feature = "parking-lot-locks"))]
+mod imp {
+    use std::sync::{self, PoisonError};
+    use std::time::{Duration, Instant};
+
+    pub type MutexGuard<'a, T> = sync::MutexGuard<'a, T>;
+
+    #[derive(Debug, Default)]
+    pub struct Mutex<T>(sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub const fn new(value: T) -> Self {
+            Mutex(sync::Mutex::new(value))
+        }
+
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    #[derive(Debug, Default)]
+    pub struct Condvar(sync::Condvar);
+
+    impl Condvar {
+        pub const fn new() -> Self {
+            Condvar(sync::Condvar::new())
+        }
+
+        pub fn notify_all(&self) {
+            self.0.notify_all();
+        }
+
+        pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+        }
+
+        pub fn wait_until<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+            instant: Instant,
+        ) -> MutexGuard<'a, T> {
+            let left: Duration = instant.saturating_duration_since(Instant::now());
+            let result = self.0.wait_timeout(guard, left);
+            result.unwrap_or_else(PoisonError::into_inner).0
+        }
+    }
+}
+
+#[cfg(feature = "parking-lot-locks")]
+mod imp {
+    use std::time::Instant;
+
+    pub type MutexGuard<'a, T> = parking_lot::MutexGuard<'a, T>;
+
+    #[derive(Debug, Default)]
+    pub struct Mutex<T>(parking_lot::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub const fn new(value: T) -> Self {
+            Mutex(parking_lot::Mutex::new(value))
+        }
+
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock()
+        }
+    }
+
+    #[derive(Debug, Default)]
+    pub struct Condvar(parking_lot::Condvar);
+
+    impl Condvar {
+        pub const fn new() -> Self {
+            Condvar(parking_lot::Condvar::new())
+        }
+
+        pub fn notify_all(&self) {
+            self.0.notify_all();
+        }
+
+        pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            self.0.wait(&mut guard);
+            guard
+        }
+
+        pub fn wait_until<'a, T>(
+            &self,
+            mut guard: MutexGuard<'a, T>,
+            instant: Instant,
+        ) -> MutexGuard<'a, T> {
+            self.0.wait_until(&mut guard, instant);
+            guard
+        }
+    }
+}
+
+pub use imp::{Condvar, Mutex, MutexGuard};
+
+/// Where one thread waits to be woken: in the pool's line, for a name, between two attempts.
+///
+/// A wake-up that comes before the wait is not lost; the next wait returns at once.
+#[derive(Debug, Default)]
+pub struct Parker {
+    woken: Mutex<bool>,
+    condvar: Condvar,
+}
+
+impl Parker {
+    pub const fn new() -> Self {
+        Parker { woken: Mutex::new(false), condvar: Condvar::new() }
+    }
+
+    /// Wakes the thread that waits here, or the next one that does.
+    pub fn unpark(&self) {
+        *self.woken.lock() = true;
+        self.condvar.notify_all();
+    }
+
+    /// Waits until woken or until `deadline`, whichever is first. May return early: look again.
+    pub fn park(&self, deadline: Deadline) {
+        let mut woken = self.woken.lock();
+        while !*woken {
+            match deadline.instant() {
+                None => woken = self.condvar.wait(woken),
+                Some(instant) if instant <= Instant::now() => break,
+                Some(instant) => woken = self.condvar.wait_until(woken, instant),
+            }
+        }
+        *woken = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_wake_up_before_the_wait_is_not_lost() {
+        let parker = Parker::new();
+        parker.unpark();
+        parker.park(Deadline::NEVER);
+    }
+
+    #[test]
+    fn a_wait_without_a_wake_up_ends_at_its_deadline() {
+        let parker = Parker::new();
+        let until = Instant::now() + Duration::from_millis(5);
+        parker.park(Deadline::at(until));
+        assert!(Instant::now() >= until);
+    }
+}
