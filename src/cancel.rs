@@ -52,6 +52,11 @@ impl Bell {
         }
     }
 
+    /// Sleeps until rung or until `deadline`. A ring before the sleep is not lost.
+    pub fn park(&self, deadline: Deadline) {
+        self.parker.park(deadline);
+    }
+
     /// What to poll for, if it has a signal.
     pub fn fd(&self) -> Option<RawFd> {
         self.signal.as_ref().map(Signal::fd)
@@ -160,7 +165,7 @@ impl Stop {
         if self.is_asked(now, false) {
             return true;
         }
-        bell.parker.park(self.next_look(now, deadline));
+        bell.park(self.next_look(now, deadline));
         self.is_asked(Instant::now(), false)
     }
 }

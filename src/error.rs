@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use crate::timings::{Phase, Timings};
+use crate::timings::Phase;
 
 /// The class of a failure. The C status of the same name adds a number to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +67,6 @@ pub struct Error {
     pub retry_after: Option<Duration>,
     /// Whether the same fetch may succeed if it is tried again.
     pub retryable: bool,
-    /// Attempts made, the first included; 0 when the call failed before it began.
-    pub attempts: u32,
-    /// Where the time of the whole fetch went.
-    pub timings: Timings,
 }
 
 impl Error {
@@ -84,8 +80,6 @@ impl Error {
             http_status: None,
             retry_after: None,
             retryable,
-            attempts: 0,
-            timings: Timings::default(),
         }
     }
 

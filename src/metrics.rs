@@ -1,0 +1,340 @@
+//! What one client has done so far, in numbers that never go back, and how it stands now.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::error::Status;
+use crate::timings::Phase;
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn increment(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Why a connection was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// Unused for longer than the idle timeout.
+    Idle,
+    /// In use for longer than its lifetime.
+    Lifetime,
+    /// A timeout, a cancel or a failure in the middle of an exchange.
+    Failed,
+    /// The answer does not prove that nothing more will come.
+    Unclean,
+    /// The service ended it, or announced to.
+    Peer,
+    /// The client was closed.
+    Shutdown,
+}
+
+impl CloseReason {
+    const COUNT: usize = 6;
+
+    const ALL: [CloseReason; CloseReason::COUNT] = [
+        CloseReason::Idle,
+        CloseReason::Lifetime,
+        CloseReason::Failed,
+        CloseReason::Unclean,
+        CloseReason::Peer,
+        CloseReason::Shutdown,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            CloseReason::Idle => "idle",
+            CloseReason::Lifetime => "lifetime",
+            CloseReason::Failed => "failed",
+            CloseReason::Unclean => "unclean",
+            CloseReason::Peer => "peer",
+            CloseReason::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// How the pool stands at the moment of asking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    pub leased: usize,
+    pub idle: usize,
+    pub waiting: usize,
+}
+
+/// The counters of one client.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    pub fetches: Counter,
+    pub fetches_ok: Counter,
+    failures: [Counter; Status::ALL.len()],
+    pub attempts: Counter,
+    pub retries: Counter,
+    pub retries_suppressed: Counter,
+    pub stale_repeats: Counter,
+    timeouts: [Counter; Phase::COUNT],
+    pub connections_opened: Counter,
+    pub connections_reused: Counter,
+    connections_closed: [Counter; CloseReason::COUNT],
+    pub lookups: Counter,
+    pub lookups_abandoned: Counter,
+    pub entries_skipped: Counter,
+    latency: Histogram,
+}
+
+impl Metrics {
+    /// A fetch came back with `status` (`None`: with its variants) after `elapsed`.
+    pub fn fetch_ended(&self, status: Option<Status>, elapsed: Duration) {
+        match status {
+            None => self.fetches_ok.increment(),
+            Some(status) => self.failures[status as usize].increment(),
+        }
+        self.latency.observe(elapsed);
+    }
+
+    /// An attempt ran into its bound in `phase`.
+    pub fn timed_out(&self, phase: Phase) {
+        self.timeouts[phase as usize].increment();
+    }
+
+    pub fn closed(&self, reason: CloseReason) {
+        self.connections_closed[reason as usize].increment();
+    }
+
+    pub fn failures(&self, status: Status) -> u64 {
+        self.failures[status as usize].value()
+    }
+
+    pub fn timeouts(&self, phase: Phase) -> u64 {
+        self.timeouts[phase as usize].value()
+    }
+
+    pub fn connections_closed(&self, reason: CloseReason) -> u64 {
+        self.connections_closed[reason as usize].value()
+    }
+
+    fn plain(&self) -> [(&'static str, &'static str, &Counter); 11] {
+        [
+            ("fetches", "Fetches begun.", &self.fetches),
+            ("fetches_ok", "Fetches that returned variants.", &self.fetches_ok),
+            ("attempts", "Attempts made, retries included.", &self.attempts),
+            ("retries", "Attempts after the first.", &self.retries),
+            (
+                "retries_suppressed",
+                "Retries not made because the retry budget was empty.",
+                &self.retries_suppressed,
+            ),
+            (
+                "stale_repeats",
+                "Requests repeated because a kept connection had ended meanwhile.",
+                &self.stale_repeats,
+            ),
+            ("connections_opened", "Connections opened.", &self.connections_opened),
+            (
+                "connections_reused",
+                "Exchanges over a connection that had served before.",
+                &self.connections_reused,
+            ),
+            ("lookups", "Host name lookups begun.", &self.lookups),
+            (
+                "lookups_abandoned",
+                "Host name lookups that outlived everyone who waited for them.",
+                &self.lookups_abandoned,
+            ),
+            (
+                "entries_skipped",
+                "Entries of answers that were no variant and left out.",
+                &self.entries_skipped,
+            ),
+        ]
+    }
+
+    fn labelled(
+        &self,
+    ) -> [(&'static str, &'static str, &'static str, Vec<(&'static str, u64)>); 3] {
+        let failures = Status::ALL.map(|status| (status.name(), self.failures(status)));
+        let timeouts = Phase::ALL.map(|phase| (phase.name(), self.timeouts(phase)));
+        let closed =
+            CloseReason::ALL.map(|reason| (reason.name(), self.connections_closed(reason)));
+        [
+            ("failures", "status", "Fetches that failed, by status.", failures.to_vec()),
+            ("timeouts", "phase", "Attempts that ran into a bound, by phase.", timeouts.to_vec()),
+            ("connections_closed", "reason", "Connections closed, by reason.", closed.to_vec()),
+        ]
+    }
+
+    /// Everything as one JSON object; times in seconds.
+    pub fn to_json(&self, gauges: Gauges) -> String {
+        let mut root = serde_json::Map::new();
+        for (name, _, counter) in self.plain() {
+            root.insert(name.into(), counter.value().into());
+        }
+        for (name, _, _, values) in self.labelled() {
+            let values = values.into_iter().map(|(label, value)| (label.into(), value.into()));
+            root.insert(name.into(), serde_json::Value::Object(values.collect()));
+        }
+        root.insert("connections_leased".into(), gauges.leased.into());
+        root.insert("connections_idle".into(), gauges.idle.into());
+        root.insert("fetches_waiting".into(), gauges.waiting.into());
+        root.insert("fetch_seconds".into(), self.latency.to_json());
+        serde_json::Value::Object(root).to_string()
+    }
+
+    /// Everything in the OpenMetrics text format, version 1.0.0.
+    pub fn to_openmetrics(&self, gauges: Gauges) -> String {
+        let mut out = String::with_capacity(8 << 10);
+        for (name, help, counter) in self.plain() {
+            header(&mut out, name, "counter", help);
+            line(&mut out, format_args!("experiment_{name}_total {}", counter.value()));
+        }
+        for (name, label, help, values) in self.labelled() {
+            header(&mut out, name, "counter", help);
+            for (value_of_label, value) in values {
+                let name = format_args!("experiment_{name}_total{{{label}=\"{value_of_label}\"}}");
+                line(&mut out, format_args!("{name} {value}"));
+            }
+        }
+        for (name, help, value) in [
+            ("connections_leased", "Connections in use.", gauges.leased),
+            ("connections_idle", "Connections open and unused.", gauges.idle),
+            ("fetches_waiting", "Fetches in line for a connection.", gauges.waiting),
+        ] {
+            header(&mut out, name, "gauge", help);
+            line(&mut out, format_args!("experiment_{name} {value}"));
+        }
+        header(&mut out, "fetch_seconds", "histogram", "Time from a fetch's call to its return.");
+        self.latency.write_openmetrics(&mut out, "experiment_fetch_seconds");
+        out.push_str("# EOF\n");
+        out
+    }
+}
+
+fn header(out: &mut String, name: &str, kind: &str, help: &str) {
+    line(out, format_args!("# TYPE experiment_{name} {kind}"));
+    line(out, format_args!("# HELP experiment_{name} {help}"));
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    writeln!(out, "{text}").expect("a String takes whatever is written to it");
+}
+
+/// Upper bounds of the latency buckets, in microseconds; one more takes what lies above.
+const BUCKETS: [u64; 16] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 5_000_000, 10_000_000,
+];
+
+#[derive(Debug, Default)]
+struct Histogram {
+    counts: [Counter; BUCKETS.len() + 1],
+    sum_micros: AtomicU64,
+}
+
+impl Histogram {
+    fn observe(&self, elapsed: Duration) {
+        let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+        self.counts[BUCKETS.partition_point(|&bound| bound < micros)].increment();
+        self.sum_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// Upper bound in seconds and count of all observations up to it, the last without a bound.
+    fn cumulated(&self) -> Vec<(Option<f64>, u64)> {
+        let mut total = 0;
+        let bounds = BUCKETS.iter().map(|&bound| Some(bound as f64 / 1e6)).chain([None]);
+        let add = |(bound, counter): (Option<f64>, &Counter)| {
+            total += counter.value();
+            (bound, total)
+        };
+        bounds.zip(&self.counts).map(add).collect()
+    }
+
+    fn sum_seconds(&self) -> f64 {
+        self.sum_micros.load(Ordering::Relaxed) as f64 / 1e6
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        let cumulated = self.cumulated();
+        let count = cumulated.last().map_or(0, |&(_, count)| count);
+        let buckets: Vec<serde_json::Value> = cumulated
+            .into_iter()
+            .map(|(bound, count)| serde_json::json!({"le": bound, "count": count}))
+            .collect();
+        serde_json::json!({"count": count, "sum": self.sum_seconds(), "buckets": buckets})
+    }
+
+    fn write_openmetrics(&self, out: &mut String, name: &str) {
+        let mut count = 0;
+        for (bound, cumulated) in self.cumulated() {
+            count = cumulated;
+            let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| format!("{bound:?}"));
+            line(out, format_args!("{name}_bucket{{le=\"{bound}\"}} {cumulated}"));
+        }
+        line(out, format_args!("{name}_count {count}"));
+        line(out, format_args!("{name}_sum {:?}", self.sum_seconds()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Metrics {
+        let metrics = Metrics::default();
+        metrics.fetches.increment();
+        metrics.fetch_ended(Some(Status::Timeout), Duration::from_millis(3));
+        metrics.timed_out(Phase::Pool);
+        metrics.closed(CloseReason::Idle);
+        metrics
+    }
+
+    #[test]
+    fn json_holds_every_counter_and_gauge() {
+        let text = sample().to_json(Gauges { leased: 1, idle: 2, waiting: 3 });
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["fetches"], 1);
+        assert_eq!(json["failures"]["timeout"], 1);
+        assert_eq!(json["failures"]["network"], 0);
+        assert_eq!(json["timeouts"]["pool"], 1);
+        assert_eq!(json["connections_closed"]["idle"], 1);
+        assert_eq!(json["connections_idle"], 2);
+        assert_eq!(json["fetches_waiting"], 3);
+        assert_eq!(json["fetch_seconds"]["count"], 1);
+        assert_eq!(json["fetch_seconds"]["sum"], 0.003);
+    }
+
+    #[test]
+    fn openmetrics_text_is_of_the_form_the_standard_asks_for() {
+        let text = sample().to_openmetrics(Gauges::default());
+        assert!(text.ends_with("# EOF\n"));
+        for expected in [
+            "# TYPE experiment_fetches counter\n",
+            "experiment_fetches_total 1\n",
+            "experiment_failures_total{status=\"timeout\"} 1\n",
+            "experiment_timeouts_total{phase=\"pool\"} 1\n",
+            "experiment_fetch_seconds_bucket{le=\"0.0025\"} 0\n",
+            "experiment_fetch_seconds_bucket{le=\"0.005\"} 1\n",
+            "experiment_fetch_seconds_bucket{le=\"+Inf\"} 1\n",
+            "experiment_fetch_seconds_count 1\n",
+        ] {
+            assert!(text.contains(expected), "{expected} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn buckets_hold_what_is_at_most_their_bound() {
+        let histogram = Histogram::default();
+        for micros in [0, 100, 101, 10_000_000, 10_000_001, u64::MAX] {
+            histogram.observe(Duration::from_micros(micros));
+        }
+        let counts: Vec<u64> = histogram.counts.iter().map(Counter::value).collect();
+        assert_eq!((counts[0], counts[1], counts[15], counts[16]), (2, 1, 1, 2));
+    }
+}

@@ -1,0 +1,127 @@
+//! How an exchange fails below, and what its caller is told.
+
+use std::io;
+use std::time::Duration;
+
+use super::control::{Ended, Report};
+use crate::error::{Error, Status};
+use crate::timings::Phase;
+
+/// Why there is no body to decode.
+#[derive(Debug)]
+pub enum Failure {
+    /// ureq, or the socket below it, gave up.
+    Exchange(ureq::Error),
+    /// Another status than 200.
+    Status { code: u16, retry_after: Option<Duration> },
+    /// The answer is complete and cannot be used: the reason.
+    Answer(&'static str),
+    /// The body is larger than it may be.
+    TooLarge,
+    /// There is no memory for the body.
+    OutOfMemory,
+}
+
+impl Failure {
+    /// Whether the connection simply ended, as one does that was kept for too long.
+    pub fn is_end_of_connection(&self) -> bool {
+        matches!(self, Failure::Exchange(ureq::Error::Io(error)) if is_end(error.kind()))
+    }
+
+    /// What the caller is told. `timeout` is the attempt's own bound, `max_bytes` the body's.
+    pub fn into_error(
+        self,
+        report: &Report,
+        timeout: Duration,
+        max_bytes: u64,
+        server: &str,
+    ) -> Error {
+        match report.ended {
+            Some(Ended::TimedOut(phase)) => return timed_out(phase, timeout, server),
+            Some(Ended::Canceled) => return Error::canceled(),
+            Some(Ended::Cut) => return Error::closed(),
+            None => {}
+        }
+        match self {
+            Failure::Exchange(error) => exchange_failed(error, report, server, max_bytes),
+            Failure::Status { code, retry_after } => Error::http_status(code, retry_after),
+            Failure::Answer(why) => unusable(server, why),
+            Failure::TooLarge => too_large(server, max_bytes),
+            Failure::OutOfMemory => unusable(server, "there is no memory for it"),
+        }
+    }
+}
+
+fn timed_out(phase: Phase, timeout: Duration, server: &str) -> Error {
+    let bound = timeout.as_millis();
+    Error::timeout(
+        phase,
+        format!("no complete answer from {server} within {bound} ms: {}", phase.activity()),
+    )
+}
+
+fn exchange_failed(error: ureq::Error, report: &Report, server: &str, max_bytes: u64) -> Error {
+    use ureq::Error as E;
+    match error {
+        E::Io(error) => io_failed(&error, report, server),
+        E::Rustls(error) => tls_failed(&error, server),
+        E::Tls(why) => Error::new(Status::Tls, format!("TLS with {server} failed: {why}")),
+        E::TlsRequired => Error::new(Status::Tls, format!("TLS with {server} failed")),
+        E::BodyExceedsLimit(_) => too_large(server, max_bytes),
+        E::LargeResponseHeader(..) => unusable(server, "its head is larger than 16 KiB"),
+        E::Decompress(..) => unusable(server, "its gzip data is damaged or cut"),
+        E::Protocol(why) => unusable(server, &format!("it is not HTTP/1.1 as it should be: {why}")),
+        E::ConnectProxyFailed(why) => {
+            Error::new(Status::Network, format!("the proxy made no connection to {server}: {why}"))
+        }
+        E::HostNotFound => Error::new(Status::Network, format!("{server} has no address")),
+        error => Error::new(Status::Network, format!("the exchange with {server} failed: {error}")),
+    }
+}
+
+fn io_failed(error: &io::Error, report: &Report, server: &str) -> Error {
+    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        return tls_failed(error, server);
+    }
+    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>()) {
+        return Error::new(Status::Network, format!("the exchange with {server} failed: {error}"));
+    }
+    let phase = report.phase;
+    if is_end(error.kind()) && phase == Phase::Body && error.kind() == io::ErrorKind::UnexpectedEof
+    {
+        return unusable(server, "its body was cut: the connection ended before it was complete");
+    }
+    let what = match phase {
+        Phase::Resolve => format!("the host of {server} could not be looked up"),
+        Phase::Connect => format!("no connection to {server}"),
+        Phase::Tls => format!("the connection to {server} broke in the TLS handshake"),
+        _ => format!("the connection to {server} broke while {}", phase.activity()),
+    };
+    Error::new(Status::Network, format!("{what}: {error}"))
+}
+
+fn tls_failed(error: &rustls::Error, server: &str) -> Error {
+    Error::new(
+        Status::Tls,
+        format!("TLS with {server} failed: {error}; check the certificate, ca_file and server_url"),
+    )
+}
+
+fn too_large(server: &str, max_bytes: u64) -> Error {
+    unusable(server, &format!("its body is larger than {max_bytes} bytes (max_response_bytes)"))
+}
+
+fn unusable(server: &str, why: &str) -> Error {
+    Error::new(Status::InvalidResponse, format!("the answer of {server} cannot be used: {why}"))
+}
+
+fn is_end(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::NotConnected
+    )
+}

@@ -1,0 +1,345 @@
+//! From a host's name to its addresses, within the exchange's deadline.
+//!
+//! getaddrinfo(3) cannot be canceled, so it runs on a short-lived thread of its own and is left
+//! behind when nobody can wait for it any longer. All who ask for one name at a time share one
+//! lookup, and there are never more than [`MAX_LOOKUPS`] of these threads. The last good addresses
+//! are kept: for a while instead of asking again, and beyond that for when asking fails.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::control::Control;
+use crate::cancel::Bell;
+use crate::logger::{Level, Logger};
+use crate::metrics::Metrics;
+use crate::sync::Mutex;
+use crate::sys;
+
+/// Threads of one client that may be inside getaddrinfo at once, those left behind included.
+pub const MAX_LOOKUPS: usize = 4;
+
+/// How long addresses are used before the name is looked up again. getaddrinfo tells no lifetime;
+/// a minute is what load balancers' names commonly have.
+const FRESH_FOR: Duration = Duration::from_secs(60);
+
+/// Enough for getaddrinfo with every module that nsswitch.conf may load.
+const STACK_BYTES: usize = 512 << 10;
+
+/// Looks a name up; blocks as long as it likes.
+pub type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
+
+#[derive(Debug, Default)]
+struct Host {
+    addresses: Vec<IpAddr>,
+    fresh_until: Option<Instant>,
+    /// The number of the lookup under way, unless it was given up.
+    looking: Option<u64>,
+    /// How the last lookup failed, for those who waited for it.
+    failure: Option<(u64, io::ErrorKind, String)>,
+    waiting: Vec<Arc<Bell>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    hosts: HashMap<String, Host>,
+    threads: usize,
+    lookups: u64,
+}
+
+pub struct Resolver {
+    state: Mutex<State>,
+    lookup: Box<Lookup>,
+    metrics: Arc<Metrics>,
+    logger: Arc<Logger>,
+}
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.state.lock().fmt(f)
+    }
+}
+
+impl Resolver {
+    /// Asks the operating system.
+    pub fn new(metrics: Arc<Metrics>, logger: Arc<Logger>) -> Arc<Self> {
+        Resolver::with_lookup(Box::new(ask_system), metrics, logger)
+    }
+
+    /// Asks `lookup` instead.
+    pub fn with_lookup(
+        lookup: Box<Lookup>,
+        metrics: Arc<Metrics>,
+        logger: Arc<Logger>,
+    ) -> Arc<Self> {
+        Arc::new(Resolver { state: Mutex::default(), lookup, metrics, logger })
+    }
+
+    /// The addresses of `host`, the one that served last in front. Waits on `control`'s bell and
+    /// fails as it does; a name that cannot be found fails with what the system says of it.
+    pub fn resolve(self: &Arc<Self>, host: &str, control: &Control) -> io::Result<Vec<IpAddr>> {
+        if let Some(literal) = literal(host) {
+            return Ok(vec![literal]);
+        }
+        let mut awaited = None;
+        loop {
+            match self.look(host, awaited, control.bell()) {
+                Found::Addresses(addresses) => return Ok(addresses),
+                Found::Failure(kind, message) => return Err(io::Error::new(kind, message)),
+                Found::Wait(lookup) => awaited = lookup,
+            }
+            if let Err(stopped) = control.sleep() {
+                self.give_up(host, awaited, control.bell());
+                return Err(stopped);
+            }
+        }
+    }
+
+    /// One look at what is known, for someone who waits for the lookup `awaited`.
+    fn look(self: &Arc<Self>, host: &str, awaited: Option<u64>, bell: &Arc<Bell>) -> Found {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        let at_the_limit = state.threads >= MAX_LOOKUPS;
+        let number = state.lookups + 1;
+        let known = state.hosts.entry(host.to_owned()).or_default();
+        known.waiting.retain(|waiting| !Arc::ptr_eq(waiting, bell));
+        if known.fresh_until.is_some_and(|until| now < until) {
+            return Found::Addresses(known.addresses.clone());
+        }
+        if let Some((lookup, kind, message)) = &known.failure
+            && awaited == Some(*lookup)
+        {
+            return match known.addresses.is_empty() {
+                true => Found::Failure(*kind, message.clone()),
+                false => Found::Addresses(known.addresses.clone()),
+            };
+        }
+        if known.looking.is_none() && at_the_limit && !known.addresses.is_empty() {
+            return Found::Addresses(known.addresses.clone());
+        }
+        known.waiting.push(Arc::clone(bell));
+        if known.looking.is_none() && !at_the_limit {
+            known.looking = Some(number);
+            state.lookups = number;
+            state.threads += 1;
+            drop(state);
+            self.begin(host, number);
+            return Found::Wait(Some(number));
+        }
+        Found::Wait(known.looking)
+    }
+
+    fn begin(self: &Arc<Self>, host: &str, number: u64) {
+        self.metrics.lookups.increment();
+        let (resolver, name) = (Arc::clone(self), host.to_owned());
+        let thread = sys::spawn("exp-resolve", STACK_BYTES, move || {
+            let found = (resolver.lookup)(&name);
+            resolver.finish(&name, number, found);
+        });
+        if let Err(error) = thread {
+            self.finish(host, number, Err(error));
+        }
+    }
+
+    /// A lookup has returned, in time or not: its answer is good for everyone either way.
+    fn finish(&self, host: &str, number: u64, found: io::Result<Vec<IpAddr>>) {
+        let mut state = self.state.lock();
+        state.threads -= 1;
+        let known = state.hosts.entry(host.to_owned()).or_default();
+        if known.looking == Some(number) {
+            known.looking = None;
+        }
+        let mut warning = None;
+        match found {
+            Ok(mut addresses) => {
+                keep_order(&mut addresses, known.addresses.first());
+                known.addresses = addresses;
+                known.fresh_until = Some(Instant::now() + FRESH_FOR);
+                known.failure = None;
+            }
+            Err(error) => {
+                if !known.addresses.is_empty() {
+                    warning = Some(format!(
+                        "could not look up {host} ({error}): using its last good addresses"
+                    ));
+                }
+                known.failure = Some((number, error.kind(), error.to_string()));
+            }
+        }
+        let waiting = std::mem::take(&mut known.waiting);
+        drop(state);
+        for bell in waiting {
+            bell.ring();
+        }
+        if let Some(warning) = warning {
+            self.logger.log(Level::Warn, || warning);
+        }
+    }
+
+    /// Someone's time is up. A lookup that nobody waits for is left behind, so that whoever comes
+    /// next starts another and does not wait for one that may hang for ever.
+    fn give_up(&self, host: &str, awaited: Option<u64>, bell: &Arc<Bell>) {
+        let mut state = self.state.lock();
+        let Some(known) = state.hosts.get_mut(host) else { return };
+        known.waiting.retain(|waiting| !Arc::ptr_eq(waiting, bell));
+        if known.waiting.is_empty() && known.looking.is_some() && known.looking == awaited {
+            known.looking = None;
+            self.metrics.lookups_abandoned.increment();
+        }
+    }
+
+    /// Puts the address that accepted a connection in front, for the next time.
+    pub fn prefer(&self, host: &str, address: IpAddr) {
+        if let Some(known) = self.state.lock().hosts.get_mut(host) {
+            keep_order(&mut known.addresses, Some(&address));
+        }
+    }
+}
+
+enum Found {
+    Addresses(Vec<IpAddr>),
+    Failure(io::ErrorKind, String),
+    /// Not yet: the number of the lookup to wait for, if there is one.
+    Wait(Option<u64>),
+}
+
+fn literal(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+/// Moves `first`, if it is among them, to the front.
+fn keep_order(addresses: &mut [IpAddr], first: Option<&IpAddr>) {
+    if let Some(i) = addresses.iter().position(|address| Some(address) == first) {
+        addresses[..=i].rotate_right(1);
+    }
+}
+
+fn ask_system(host: &str) -> io::Result<Vec<IpAddr>> {
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for address in (host, 0).to_socket_addrs()? {
+        if !addresses.contains(&address.ip()) {
+            addresses.push(address.ip());
+        }
+    }
+    if addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::cancel::{Cancel, Stop};
+    use crate::deadline::{Deadline, Limit};
+
+    const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn resolver(
+        lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
+    ) -> (Arc<Resolver>, Arc<Metrics>) {
+        let metrics = Arc::new(Metrics::default());
+        let logger = Arc::new(Logger::default());
+        (Resolver::with_lookup(Box::new(lookup), Arc::clone(&metrics), logger), metrics)
+    }
+
+    fn control(millis: u64) -> Arc<Control> {
+        let now = Instant::now();
+        let control = Control::new(&Cancel::new(), &Arc::default(), now).unwrap();
+        let deadline = Deadline::after(now, Limit::millis(millis));
+        assert!(control.begin(deadline, Stop::default(), now).is_none());
+        control
+    }
+
+    /// Long enough that a test which waits for it has failed.
+    const LONG: u64 = 20_000;
+
+    #[test]
+    fn a_literal_is_never_looked_up() {
+        let (resolver, metrics) = resolver(|_| unreachable!());
+        for (host, address) in [("127.0.0.1", "127.0.0.1"), ("[::1]", "::1")] {
+            let found = resolver.resolve(host, &control(LONG)).unwrap();
+            assert_eq!(found, [address.parse::<IpAddr>().unwrap()]);
+        }
+        assert_eq!(metrics.lookups.value(), 0);
+    }
+
+    #[test]
+    fn all_who_ask_at_once_share_one_lookup_and_those_after_them_its_answer() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (release, gate) = mpsc::channel::<()>();
+        let (count, gate) = (Arc::clone(&asked), Mutex::new(gate));
+        let (resolver, _) = resolver(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+            gate.lock().recv().unwrap();
+            Ok(vec![ADDRESS])
+        });
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                let resolver = &resolver;
+                scope.spawn(move || resolver.resolve("host", &control(LONG)).unwrap());
+            }
+            release.send(()).unwrap();
+        });
+        resolver.resolve("host", &control(LONG)).unwrap();
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn lookups_that_hang_end_at_the_deadline_and_are_never_more_than_four() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (hold, gate) = mpsc::channel::<()>();
+        let (count, gate) = (Arc::clone(&asked), Mutex::new(gate));
+        let (resolver, metrics) = resolver(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+            let _ = gate.lock().recv(); // until the test is over
+            Ok(vec![ADDRESS])
+        });
+        for _ in 0..10 {
+            let error = resolver.resolve("host", &control(5)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        }
+        assert_eq!(metrics.lookups.value(), MAX_LOOKUPS as u64);
+        assert_eq!(metrics.lookups_abandoned.value(), MAX_LOOKUPS as u64);
+        assert!(asked.load(Ordering::SeqCst) <= MAX_LOOKUPS);
+        drop(hold);
+    }
+
+    #[test]
+    fn a_failed_lookup_is_reported_and_the_next_fetch_asks_again() {
+        let asked = AtomicUsize::new(0);
+        let (resolver, _) = resolver(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(io::Error::other("no such host")),
+            _ => Ok(vec![ADDRESS]),
+        });
+        let error = resolver.resolve("host", &control(LONG)).unwrap_err();
+        assert_eq!(error.to_string(), "no such host");
+        assert_eq!(resolver.resolve("host", &control(LONG)).unwrap(), [ADDRESS]);
+    }
+
+    #[test]
+    fn the_last_good_addresses_serve_when_a_later_lookup_fails() {
+        let asked = AtomicUsize::new(0);
+        let (resolver, _) = resolver(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+            0 => Ok(vec![ADDRESS]),
+            _ => Err(io::Error::other("no such host")),
+        });
+        resolver.resolve("host", &control(LONG)).unwrap();
+        resolver.state.lock().hosts.get_mut("host").unwrap().fresh_until = None;
+        assert_eq!(resolver.resolve("host", &control(LONG)).unwrap(), [ADDRESS]);
+    }
+
+    #[test]
+    fn the_address_that_served_last_comes_first() {
+        let other = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
+        let (resolver, _) = resolver(move |_| Ok(vec![ADDRESS, other]));
+        assert_eq!(resolver.resolve("host", &control(LONG)).unwrap(), [ADDRESS, other]);
+        resolver.prefer("host", other);
+        assert_eq!(resolver.resolve("host", &control(LONG)).unwrap(), [other, ADDRESS]);
+    }
+}

@@ -1,0 +1,33 @@
+//! Whom the client trusts.
+
+use std::fs;
+
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+
+use crate::error::Error;
+
+/// The built-in roots (Mozilla's, as compiled in), or those of `ca_file` in their place.
+pub fn config(ca_file: Option<&str>) -> Result<TlsConfig, Error> {
+    let roots = match ca_file {
+        None => RootCerts::WebPki,
+        Some(path) => RootCerts::from(read_authorities(path)?),
+    };
+    Ok(TlsConfig::builder().root_certs(roots).build())
+}
+
+fn read_authorities(path: &str) -> Result<Vec<Certificate<'static>>, Error> {
+    let refuse = |why: String| Error::invalid_argument(format!("ca_file {path}: {why}"));
+    let pem = fs::read(path).map_err(|error| refuse(format!("it cannot be read: {error}")))?;
+    let mut authorities = Vec::new();
+    for item in parse_pem(&pem) {
+        match item {
+            Ok(PemItem::Certificate(certificate)) => authorities.push(certificate),
+            Ok(_) => {}
+            Err(error) => return Err(refuse(format!("it is no PEM file: {error}"))),
+        }
+    }
+    if authorities.is_empty() {
+        return Err(refuse("it holds no certificate".to_owned()));
+    }
+    Ok(authorities)
+}
