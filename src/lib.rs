@@ -2,3 +2,4 @@
 #![deny(unsafe_code)]
 
 pub mod deadline;
+pub mod pool;
