@@ -31,6 +31,8 @@ use crate::deadline::Deadline;
 
 mod line;
 mod slots;
+#[cfg(test)]
+mod tests;
 
 pub use slots::Lease;
 
@@ -190,8 +192,8 @@ impl<W> Pool<W> {
         taken
     }
 
-    /// Closes the pool: whoever waits is refused, as is whoever comes later. Leases stay out until
-    /// released.
+    /// Closes the pool: whoever waits is refused, as is whoever comes later. What was granted stays
+    /// granted, until it is released.
     #[must_use = "the tickets decided must be woken"]
     pub fn close(&mut self, now: Instant) -> Vec<W> {
         self.closed = true;
