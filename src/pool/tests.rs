@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Answer, Lease, Pool, Snapshot, Ticket, Waiter};
 use crate::deadline::{Deadline, Limit};
 
-/// A pool under a clock that only the test moves. Wakers are names, so that events say whom they woke.
+/// A pool under a clock that only the test moves. Wakers are names: events say whom they woke.
 struct Scene {
     pool: Pool<&'static str>,
     now: Instant,

@@ -1,5 +1,5 @@
-//! Random histories, each event of which is played to the pool and to a model of it that is slow and
-//! plain: a list of tickets in the order they came, a list of slots, and loops over both.
+//! Random histories, each event of which is played to the pool and to a model of it that is slow
+//! and plain: a list of tickets in the order they came, a list of slots, and loops over both.
 //!
 //! `POOL_SEED=<seed>` plays one history again.
 
