@@ -8,6 +8,7 @@ pub mod error;
 pub mod logger;
 pub mod metrics;
 pub mod options;
+pub mod pool;
 pub mod retry;
 pub mod schedule;
 pub mod sync;
