@@ -93,7 +93,10 @@ mod tests {
         assert!(!deadline.has_passed(now));
         assert!(deadline.has_passed(at));
         assert_eq!(deadline.remaining(now), Some(Duration::from_millis(5)));
-        assert_eq!(deadline.remaining(at + Duration::from_secs(1)), Some(Duration::ZERO));
+        assert_eq!(
+            deadline.remaining(at + Duration::from_secs(1)),
+            Some(Duration::ZERO)
+        );
         assert!(!Deadline::NEVER.has_passed(at));
         assert_eq!(Deadline::NEVER.remaining(at), None);
     }
@@ -101,7 +104,10 @@ mod tests {
     #[test]
     fn a_limit_beyond_the_clock_is_no_bound() {
         let now = Instant::now();
-        assert_eq!(Deadline::after(now, Limit::After(Duration::MAX)), Deadline::NEVER);
+        assert_eq!(
+            Deadline::after(now, Limit::After(Duration::MAX)),
+            Deadline::NEVER
+        );
         assert_eq!(Deadline::after(now, Limit::None), Deadline::NEVER);
     }
 }

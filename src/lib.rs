@@ -2,3 +2,5 @@
 #![deny(unsafe_code)]
 
 pub mod deadline;
+pub mod model;
+pub mod tag;
