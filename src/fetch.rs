@@ -1,0 +1,243 @@
+//! One fetch: what comes next, after each thing that happens to it.
+//!
+//! A state machine without threads, sockets or clock. Whoever drives it (a caller's thread, a
+//! worker, a simulation) does what the step says and reports how it went:
+//!
+//! ```text
+//!            ┌────────────────── resumed ──────────────────┐
+//!            ▼                                             │
+//! begin ─▶ Attempt ─ leased ─▶ (exchange) ─ exchanged ─▶ Pause
+//!            │                                  │
+//!            └──── refused ──▶ Done ◀───────────┘
+//! ```
+//!
+//! Everything it decides follows from the [`Schedule`], the deadline, and [`retry::decide`].
+
+use std::time::{Duration, Instant};
+
+use crate::deadline::{Deadline, Limit};
+use crate::error::Error;
+use crate::metrics::Metrics;
+use crate::model::Variants;
+use crate::pool::Snapshot;
+use crate::retry::{self, Budget, Verdict};
+use crate::schedule::Schedule;
+use crate::timings::{Phase, Timings};
+
+/// What all fetches of a client share.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    pub schedule: &'a Schedule,
+    pub budget: &'a Budget,
+    pub metrics: &'a Metrics,
+}
+
+/// What is to be done next.
+#[derive(Debug)]
+#[must_use]
+pub enum Step {
+    /// Wait for a connection until then; report `leased` and make the exchange, or `refused`.
+    Attempt { until: Deadline },
+    /// Wait until then; report `resumed`.
+    Pause { until: Instant },
+    /// It is over.
+    Done(Result<Variants, Error>),
+}
+
+/// What one exchange may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// As configured, or what the deadline leaves of it.
+    pub timeout: Duration,
+    pub until: Deadline,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The wait was over first; so the pool looked then.
+    Expired(Snapshot),
+    /// Canceled, closed, or no descriptor to open a connection with.
+    Failed(Error),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Fetch<'a> {
+    rules: Rules<'a>,
+    deadline: Deadline,
+    /// Attempts begun before the one under way.
+    attempt: u32,
+    /// When the one thing that is under way began.
+    since: Instant,
+    until: Deadline,
+    random: u64,
+    timings: Timings,
+}
+
+impl<'a> Fetch<'a> {
+    /// A fetch that begins `now`, with a bound of its own beside the client's. `random` is where
+    /// its jitter comes from.
+    pub fn begin(rules: Rules<'a>, own_limit: Limit, random: u64, now: Instant) -> (Self, Step) {
+        rules.metrics.fetches.increment();
+        rules.budget.deposit();
+        let mut fetch = Fetch {
+            rules,
+            deadline: Deadline::after(now, rules.schedule.deadline.min(own_limit)),
+            attempt: 0,
+            since: now,
+            until: Deadline::NEVER,
+            random,
+            timings: Timings::default(),
+        };
+        let step = fetch.next_attempt(now);
+        (fetch, step)
+    }
+
+    fn next_attempt(&mut self, now: Instant) -> Step {
+        self.rules.metrics.attempts.increment();
+        self.since = now;
+        let acquire = Deadline::after(now, self.rules.schedule.acquire(self.attempt));
+        Step::Attempt { until: acquire.min(self.deadline) }
+    }
+
+    /// A connection is there; the exchange begins.
+    pub fn leased(&mut self, now: Instant) -> Bounds {
+        self.spend(Phase::Pool, now);
+        let timeout = self.rules.schedule.timeout(self.attempt);
+        self.until = Deadline::after(now, Limit::After(timeout)).min(self.deadline);
+        let left = self.until.remaining(now);
+        Bounds { timeout: left.map_or(timeout, |left| left.min(timeout)), until: self.until }
+    }
+
+    /// There is no connection.
+    pub fn refused(&mut self, refusal: Refusal, now: Instant) -> Step {
+        self.spend(Phase::Pool, now);
+        let error = match refusal {
+            Refusal::Expired(snapshot) => self.no_connection(&snapshot),
+            Refusal::Failed(error) => error,
+        };
+        self.failed(error, now)
+    }
+
+    /// The exchange is over, its answer decoded.
+    pub fn exchanged(
+        &mut self,
+        result: Result<Variants, Error>,
+        timings: &Timings,
+        now: Instant,
+    ) -> Step {
+        self.timings.merge(timings);
+        match result {
+            // Decoding looks at no clock; what it overran is found here.
+            Ok(_) if self.until.has_passed(now) => {
+                let error = Error::timeout(
+                    Phase::Body,
+                    "the answer came, but decoding it took longer than the timeout allows",
+                );
+                self.failed(error, now)
+            }
+            Ok(variants) => Step::Done(Ok(variants)),
+            Err(error) => self.failed(error, now),
+        }
+    }
+
+    /// The pause is over.
+    pub fn resumed(&mut self, now: Instant) -> Step {
+        self.spend(Phase::Backoff, now);
+        self.attempt += 1;
+        self.rules.metrics.retries.increment();
+        self.next_attempt(now)
+    }
+
+    /// The pause was cut short: canceled, or the client is closing.
+    pub fn stopped(&mut self, error: Error, now: Instant) -> Step {
+        self.spend(Phase::Backoff, now);
+        Step::Done(Err(error))
+    }
+
+    /// Attempts made so far, the first included.
+    pub fn attempts(&self) -> u32 {
+        self.attempt + 1
+    }
+
+    pub fn into_timings(self) -> Timings {
+        self.timings
+    }
+
+    fn failed(&mut self, error: Error, now: Instant) -> Step {
+        if let Some(phase) = error.phase {
+            self.rules.metrics.timed_out(phase);
+        }
+        let Rules { schedule, budget, .. } = self.rules;
+        let left = self.deadline.remaining(now);
+        let random = unit_interval(self.random, self.attempt);
+        match retry::decide(&error, self.attempt, schedule, left, budget, random) {
+            Verdict::RetryAfter(wait) => {
+                self.since = now;
+                Step::Pause { until: now + wait }
+            }
+            Verdict::GiveUp => Step::Done(Err(error)),
+            Verdict::Suppressed => {
+                self.rules.metrics.retries_suppressed.increment();
+                Step::Done(Err(error))
+            }
+        }
+    }
+
+    fn no_connection(&self, pool: &Snapshot) -> Error {
+        let schedule = self.rules.schedule;
+        let clipped = match (schedule.acquire(self.attempt), self.until_deadline()) {
+            (Limit::After(acquire), Some(left)) if acquire <= left => None,
+            (_, left) => left,
+        };
+        let wait = match (schedule.acquire(self.attempt), clipped) {
+            (_, Some(left)) => format!("the {} ms that the deadline left", left.as_millis()),
+            (Limit::After(acquire), None) => format!("{} ms", acquire.as_millis()),
+            (Limit::None, None) => "no time at all".to_owned(),
+        };
+        let oldest = match pool.longest_lease {
+            Some(age) => format!("the longest lease is {} ms old", age.as_millis()),
+            None => "no lease is out".to_owned(),
+        };
+        Error::timeout(
+            Phase::Pool,
+            format!(
+                "no connection became free within {wait} (fetch_pool_acquire_timeout_millis): \
+                 pool of {}, {} busy, {} waiting, {oldest}",
+                pool.size, pool.leased, pool.waiting
+            ),
+        )
+    }
+
+    /// What was left of the deadline when the attempt began.
+    fn until_deadline(&self) -> Option<Duration> {
+        self.deadline.remaining(self.since)
+    }
+
+    fn spend(&mut self, phase: Phase, now: Instant) {
+        self.timings.add(phase, now.saturating_duration_since(self.since));
+    }
+}
+
+/// Decodes the body of an answer.
+pub fn decode(body: Vec<u8>, metrics: &Metrics) -> Result<(Variants, usize), Error> {
+    let decoded = Variants::decode(body).map_err(|invalid| {
+        Error::new(
+            crate::error::Status::InvalidResponse,
+            format!("the answer cannot be used: {invalid}"),
+        )
+    })?;
+    for _ in 0..decoded.skipped {
+        metrics.entries_skipped.increment();
+    }
+    Ok((decoded.variants, decoded.skipped))
+}
+
+/// A number in [0, 1) from a seed and a position (SplitMix64).
+fn unit_interval(seed: u64, position: u32) -> f64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(u64::from(position) + 1));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}

@@ -1,0 +1,261 @@
+//! What user and variants need of raw JSON: reading the members of an object as they were sent,
+//! dropping insignificant whitespace, bounding the depth, writing strings.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::invalid::{Invalid, Kind};
+
+/// How deep JSON may be nested. The parser goes through raw values without recursion and without a
+/// limit; this one spares whoever reads them after us.
+pub const MAX_DEPTH: usize = 128;
+
+/// Whether valid JSON is nested deeper than `limit`.
+pub fn is_deeper_than(json: &str, limit: usize) -> bool {
+    // A level takes two bytes and an opening bracket, so that the exact count is hardly ever needed.
+    json.len() > 2 * limit && opening_brackets(json) > limit && depth(json) > limit
+}
+
+/// At least as many as there are levels: brackets inside strings count too.
+fn opening_brackets(json: &str) -> usize {
+    // `[` and `{` differ in this bit alone. Chunks that a byte can count are what the compiler
+    // turns into vector code.
+    let in_chunk =
+        |chunk: &[u8]| chunk.iter().map(|byte| u8::from(byte | 0x20 == b'{')).sum::<u8>();
+    json.as_bytes().chunks(u8::MAX as usize).map(|chunk| in_chunk(chunk) as usize).sum()
+}
+
+fn depth(json: &str) -> usize {
+    let bytes = json.as_bytes();
+    let (mut at, mut depth, mut deepest) = (0, 0usize, 0);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => at = end_of_string(bytes, at),
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+                at += 1;
+            }
+            b']' | b'}' => {
+                depth = depth.saturating_sub(1);
+                at += 1;
+            }
+            _ => at += 1,
+        }
+    }
+    deepest
+}
+
+/// The index behind the closing quote of the string that opens at `open`.
+fn end_of_string(bytes: &[u8], open: usize) -> usize {
+    let mut at = open + 1;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+/// Appends valid JSON without the whitespace between its tokens. Numbers and strings stay as they
+/// are, byte for byte.
+pub fn push_compact(out: &mut String, json: &str) {
+    if !has_whitespace(json) {
+        return out.push_str(json);
+    }
+    let bytes = json.as_bytes();
+    let (mut at, mut copied) = (0, 0);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => at = end_of_string(bytes, at),
+            b' ' | b'\n' | b'\r' | b'\t' => {
+                out.push_str(&json[copied..at]);
+                at += 1;
+                copied = at;
+            }
+            _ => at += 1,
+        }
+    }
+    out.push_str(&json[copied..]);
+}
+
+/// Whether there is any, be it inside strings. Nothing else in valid JSON is below 0x21.
+fn has_whitespace(json: &str) -> bool {
+    // Without an early way out the compiler makes vector code of it.
+    json.bytes().fold(false, |found, byte| found | (byte <= b' '))
+}
+
+/// Appends `text` as a JSON string.
+pub fn push_string(out: &mut String, text: &str) {
+    out.push('"');
+    if needs_escapes(text) {
+        push_escaped(out, text);
+    } else {
+        out.push_str(text);
+    }
+    out.push('"');
+}
+
+/// At most this many bytes are appended by `push_string`.
+pub fn string_bytes(text: &str) -> usize {
+    let longest_escape = "\\u0000".len();
+    if needs_escapes(text) { longest_escape * text.len() + 2 } else { text.len() + 2 }
+}
+
+/// `text` as it stands between the quotes of a JSON string.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !needs_escapes(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    push_escaped(&mut out, text);
+    Cow::Owned(out)
+}
+
+fn needs_escapes(text: &str) -> bool {
+    text.bytes().fold(false, |found, byte| found | is_escaped(byte))
+}
+
+fn is_escaped(byte: u8) -> bool {
+    byte < b' ' || byte == b'"' || byte == b'\\'
+}
+
+fn push_escaped(out: &mut String, text: &str) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    for part in text.split_inclusive(|char| u8::try_from(char).is_ok_and(is_escaped)) {
+        let Some(last) = part.bytes().next_back().filter(|last| is_escaped(*last)) else {
+            out.push_str(part);
+            continue;
+        };
+        out.push_str(&part[..part.len() - 1]);
+        match last {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            control => {
+                out.push_str("\\u00");
+                out.push(HEX[usize::from(control >> 4)] as char);
+                out.push(HEX[usize::from(control & 15)] as char);
+            }
+        }
+    }
+}
+
+/// A string that the grammar allows and that stands for no text.
+pub const LONE_SURROGATE: &str = "lone surrogate in a string";
+
+/// The text that a JSON string stands for. `None` if that is no text: half of a surrogate pair.
+pub fn text_of(string: &str) -> Option<Cow<'_, str>> {
+    if string.contains('\\') {
+        serde_json::from_str(string).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(&string[1..string.len() - 1]))
+    }
+}
+
+/// One valid JSON value without the whitespace around it, nested at most `depth` deep.
+pub fn one_value<'j>(
+    json: &'j str,
+    depth: usize,
+    subject: &'static str,
+) -> Result<&'j str, Invalid> {
+    let value: &RawValue = serde_json::from_str(json).map_err(|e| Invalid::parsing(subject, e))?;
+    if is_deeper_than(value.get(), depth) {
+        return Err(Invalid::new(subject, Kind::TooDeep));
+    }
+    Ok(value.get())
+}
+
+/// Calls `member` with each name, still a JSON string, and value of a JSON object, both as they
+/// were sent.
+pub fn each_member<'j>(
+    json: &'j str,
+    subject: &'static str,
+    member: impl FnMut(&'j str, &'j str),
+) -> Result<(), Invalid> {
+    let mut parser = serde_json::Deserializer::from_str(json);
+    parser
+        .deserialize_map(EachMember(member))
+        .and_then(|()| parser.end())
+        .map_err(|error| Invalid::parsing(subject, error))
+}
+
+struct EachMember<F>(F);
+
+impl<'j, F: FnMut(&'j str, &'j str)> Visitor<'j> for EachMember<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'j>>(mut self, mut map: M) -> Result<(), M::Error> {
+        while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+            (self.0)(name.get(), value.get());
+        }
+        Ok(())
+    }
+}
+
+/// The members of a JSON object with their names as text and their values as they were sent, each
+/// nested at most `depth` deep. Of several with one name the last is left.
+pub fn members<'j>(
+    json: &'j str,
+    depth: usize,
+    subject: &'static str,
+) -> Result<Vec<(Cow<'j, str>, &'j str)>, Invalid> {
+    let mut members = Vec::new();
+    let mut fault = None;
+    each_member(json, subject, |name, value| match text_of(name) {
+        None => fault = Some(lone_surrogate(subject)),
+        _ if is_deeper_than(value, depth) => fault = Some(Invalid::new(subject, Kind::TooDeep)),
+        Some(name) => members.push((name, value)),
+    })?;
+    keep_last_of_each(&mut members, |a, b| compare_names(&a.0, &b.0));
+    fault.map_or(Ok(members), Err)
+}
+
+fn lone_surrogate(subject: &'static str) -> Invalid {
+    Invalid::visiting(subject, Kind::NotJson, Error::custom(LONE_SURROGATE))
+}
+
+/// The order in which names are looked up: lengths first, since they mostly settle it.
+pub fn compare_names(a: &str, b: &str) -> Ordering {
+    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+}
+
+/// Drops all but the last of the items that compare as equal, and returns the positions of those
+/// that are left, in the order of `compare`.
+pub fn keep_last_of_each<T>(items: &mut Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> Vec<u32> {
+    let sorted = sorted_positions(items, &compare);
+    let same = |pair: &&[u32]| {
+        compare(&items[pair[0] as usize], &items[pair[1] as usize]) == Ordering::Equal
+    };
+    let mut superseded: Vec<u32> = sorted.windows(2).filter(same).map(|pair| pair[0]).collect();
+    if superseded.is_empty() {
+        return sorted;
+    }
+    superseded.sort_unstable();
+    let mut gone = superseded.into_iter().peekable();
+    let mut position = 0;
+    items.retain(|_| {
+        position += 1;
+        gone.next_if_eq(&(position - 1)).is_none()
+    });
+    sorted_positions(items, &compare)
+}
+
+/// The positions of all items in the order of `compare`; equal items keep the order in which they came.
+pub fn sorted_positions<T>(items: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Vec<u32> {
+    let mut positions: Vec<u32> = (0..items.len() as u32).collect();
+    positions
+        .sort_unstable_by(|&a, &b| compare(&items[a as usize], &items[b as usize]).then(a.cmp(&b)));
+    positions
+}

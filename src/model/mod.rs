@@ -1,0 +1,23 @@
+//! The words of the domain: the user who is asked about, and the variants that come back.
+//!
+//! Pure: text goes in, values and text come out; no I/O, no clock, no C.
+//!
+//! - [`User`]: what is known of a user, and how it is written for the service (`user.rs`, on the
+//!   `Object` of `object.rs`).
+//! - [`Variants`], [`Variant`]: the service's answer (`variant.rs`), whose texts are [`Text`]s that
+//!   C can read in place (`text.rs`).
+//! - [`Invalid`]: what was wrong with a piece of JSON (`invalid.rs`).
+//! - `json.rs`: what all of them need of raw JSON.
+
+mod invalid;
+mod json;
+mod object;
+mod text;
+mod user;
+mod variant;
+
+pub use invalid::{Invalid, Kind};
+pub use json::MAX_DEPTH;
+pub use text::Text;
+pub use user::{MAX_USER_BYTES, User};
+pub use variant::{Decoded, Variant, Variants};
