@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crate::request::Request;
 use crate::response::well_formed;
 use crate::script::{After, Step};
-use crate::service::Stage;
 use crate::socket::{self, Peer};
+use crate::stage::Stage;
 use crate::variants;
 
 /// A flood goes out in writes of about this size.

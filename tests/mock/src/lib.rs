@@ -16,6 +16,7 @@
 //!
 //! - `service`: the handle that tests hold, and the accept loop;
 //! - `connection`: one connection, from its opening to its end;
+//! - `stage`: what these share;
 //! - `script`: what the service is told to play; `bytes`: how a script spells bytes;
 //! - `request`: reading one request; `record`: what was seen;
 //! - `variants`: what the service answers when not told otherwise; `response`: putting it in HTTP;
@@ -30,6 +31,7 @@ mod response;
 mod script;
 mod service;
 mod socket;
+mod stage;
 mod unreachable;
 mod variants;
 

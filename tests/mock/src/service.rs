@@ -1,18 +1,17 @@
 //! The handle that tests hold, and the accept loop.
 
-use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
 use std::io;
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::connection::Connection;
 use crate::record::Record;
 use crate::request::Request;
-use crate::script::{Answer, Playing, Script, Step};
-use crate::socket::{self, Peer};
+use crate::script::Script;
+use crate::stage::Stage;
 use crate::unreachable::{self, BlackHole};
 
 /// A service that runs until it is stopped or dropped, on a port of its own of this machine.
@@ -62,50 +61,43 @@ impl MockService {
 
     /// Plays another script from its beginning. Steps that are being played are played to their end.
     pub fn set_script(&self, script: Script) {
-        self.stage.lock().playing = script.into();
+        self.stage.play(script);
     }
 
     /// Everything seen until now.
     pub fn record(&self) -> Record {
-        self.stage.look().record.clone()
+        self.stage.record(Record::clone)
     }
 
     /// The requests seen until now.
     pub fn requests(&self) -> Vec<Request> {
-        self.stage.lock().record.requests.clone()
+        self.stage.record(|record| record.requests.clone())
     }
 
     /// How many requests have arrived.
     pub fn requests_total(&self) -> usize {
-        self.stage.lock().record.requests_total
+        self.stage.record(|record| record.requests_total)
     }
 
     /// How many connections were accepted.
     pub fn connections_accepted(&self) -> usize {
-        self.stage.lock().record.connections_accepted
+        self.stage.record(|record| record.connections_accepted)
     }
 
     /// How many connections are open now. One whose end the client has sent is not.
     pub fn connections_open(&self) -> usize {
-        self.stage.look().record.connections_open
+        self.stage.record(|record| record.connections_open)
     }
 
     /// How many connections were open at once, at most.
     pub fn connections_open_max(&self) -> usize {
-        self.stage.lock().record.connections_open_max
+        self.stage.record(|record| record.connections_open_max)
     }
 
     /// Waits until what was seen is as wanted; false if it is not within the timeout.
     #[must_use]
     pub fn wait_until(&self, timeout: Duration, wanted: impl Fn(&Record) -> bool) -> bool {
-        let state = self.stage.lock();
-        let unwanted = |state: &mut State| !wanted(&state.record);
-        let waited = self
-            .stage
-            .changed
-            .wait_timeout_while(state, timeout, unwanted);
-        let (_state, result) = waited.unwrap_or_else(PoisonError::into_inner);
-        !result.timed_out()
+        self.stage.wait_until(timeout, wanted)
     }
 
     /// Stops listening and ends every connection, whatever is being played to it. When this
@@ -115,7 +107,7 @@ impl MockService {
         let Some(acceptor) = acceptor.take() else {
             return;
         };
-        self.stage.lock().stopping = true;
+        self.stage.close_entrance();
         // Wakes the acceptor. With no descriptor left to do so, it goes with the process.
         if TcpStream::connect(self.address).is_ok() {
             // If it has panicked, the test's output says so already.
@@ -150,7 +142,7 @@ impl Debug for MockService {
 fn accept_all(stage: &Arc<Stage>, listener: &TcpListener) {
     loop {
         let accepted = listener.accept();
-        if stage.lock().stopping {
+        if stage.is_entrance_closed() {
             return;
         }
         match accepted.and_then(|(socket, _)| begin(stage, socket)) {
@@ -172,156 +164,4 @@ fn begin(stage: &Arc<Stage>, socket: TcpStream) -> io::Result<()> {
         .stack_size(256 * 1024)
         .spawn(move || connection.run(&opening))?;
     Ok(())
-}
-
-/// Where the script is played: what the acceptor, the connections and the handle share.
-pub(crate) struct Stage {
-    started: Instant,
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-struct State {
-    playing: Playing,
-    stopping: bool,
-    requests_arrived: usize,
-    record: Record,
-    /// The connections whose threads are running, by number.
-    present: HashMap<usize, Present>,
-}
-
-struct Present {
-    socket: Arc<TcpStream>,
-    open: bool,
-}
-
-impl Stage {
-    fn new(script: Script) -> Stage {
-        Stage {
-            started: Instant::now(),
-            state: Mutex::new(State {
-                playing: script.into(),
-                stopping: false,
-                requests_arrived: 0,
-                record: Record::default(),
-                present: HashMap::new(),
-            }),
-            changed: Condvar::new(),
-        }
-    }
-
-    /// A test's predicate may have panicked under the lock; the state is whole all the same.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The state as it is now, not as the connections' threads have found the time to see it.
-    fn look(&self) -> MutexGuard<'_, State> {
-        let mut state = self.lock();
-        state.look_for_departures();
-        state
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let result = change(&mut self.lock());
-        self.changed.notify_all();
-        result
-    }
-
-    fn entered(&self, socket: Arc<TcpStream>) -> (usize, Arc<Vec<Step>>) {
-        self.change(|state| {
-            state.record.connections_accepted += 1;
-            let number = state.record.connections_accepted;
-            state.present.insert(number, Present { socket, open: true });
-            state.record.connections_open += 1;
-            state.note_maximum();
-            (number, state.playing.openings.take())
-        })
-    }
-
-    /// Numbers a request whose head has arrived, and finds its answer.
-    pub(crate) fn arrived(&self, request: &mut Request) -> Arc<Answer> {
-        let mut state = self.lock();
-        state.number(request, self.started);
-        state.playing.answers.take()
-    }
-
-    pub(crate) fn seen(&self, request: &Request) {
-        self.change(|state| state.record.add(request, state.playing.keep));
-    }
-
-    pub(crate) fn completed(&self, request: &Request) {
-        self.change(|state| state.record.complete(request, state.playing.keep));
-    }
-
-    pub(crate) fn malformed(&self, request: &mut Request) {
-        self.change(|state| {
-            state.number(request, self.started);
-            state.record.add(request, state.playing.keep);
-        });
-    }
-
-    /// The peer of this connection has sent its end; the script may go on.
-    pub(crate) fn peer_left(&self, number: usize) {
-        self.change(|state| state.close(number));
-    }
-
-    /// The connection's thread is at its end.
-    pub(crate) fn left(&self, number: usize) {
-        self.change(|state| {
-            state.close(number);
-            state.present.remove(&number);
-        });
-    }
-
-    /// Shut down, a socket wakes whoever reads, writes or polls it.
-    fn end_connections(&self) {
-        let state = self.lock();
-        for present in state.present.values() {
-            // Fails if the peer was faster.
-            let _ = present.socket.shutdown(Shutdown::Both);
-        }
-        let running = |state: &mut State| !state.present.is_empty();
-        drop(self.changed.wait_while(state, running));
-    }
-}
-
-impl State {
-    fn number(&mut self, request: &mut Request, started: Instant) {
-        self.requests_arrived += 1;
-        request.number = self.requests_arrived;
-        request.at = started.elapsed();
-    }
-
-    fn close(&mut self, number: usize) {
-        if let Some(present) = self.present.get_mut(&number)
-            && present.open
-        {
-            present.open = false;
-            self.record.connections_open -= 1;
-        }
-    }
-
-    /// A client that closes one connection and opens another has one, although the first one's
-    /// thread may not have woken yet: so a new maximum is looked at twice.
-    fn note_maximum(&mut self) {
-        if self.record.connections_open > self.record.connections_open_max {
-            self.look_for_departures();
-            let open = self.record.connections_open;
-            self.record.connections_open_max = self.record.connections_open_max.max(open);
-        }
-    }
-
-    fn look_for_departures(&mut self) {
-        let open = self.present.iter().filter(|(_, present)| present.open);
-        let (numbers, sockets): (Vec<usize>, Vec<_>) = open
-            .map(|(number, present)| (*number, &*present.socket))
-            .unzip();
-        let peers = socket::look(sockets.into_iter()).unwrap_or_default();
-        for (number, peer) in numbers.into_iter().zip(peers) {
-            if peer != Peer::Present {
-                self.close(number);
-            }
-        }
-    }
 }
