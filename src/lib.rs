@@ -14,6 +14,7 @@ pub mod options;
 pub mod pool;
 pub mod retry;
 pub mod schedule;
+pub mod session;
 pub mod sync;
 pub mod sys;
 pub mod tag;

@@ -13,7 +13,7 @@ use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
 use super::control::Control;
 use crate::deadline::Deadline;
-use crate::sys::Interest;
+use crate::sys::{Enlisted, Interest};
 
 /// Room for what the peer sends. An answer's head must fit.
 pub const INPUT_BYTES: usize = 16 << 10;
@@ -26,6 +26,7 @@ const SEND_AT_BYTES: usize = 16 << 10;
 
 #[derive(Debug)]
 pub struct Socket {
+    _enlisted: Enlisted, // before the stream, so that it is dropped first
     stream: TcpStream,
     control: Arc<Control>,
     buffers: SocketBuffers,
@@ -33,9 +34,9 @@ pub struct Socket {
 
 impl Socket {
     /// `stream` is connected and does not block.
-    pub fn new(stream: TcpStream, control: Arc<Control>) -> Self {
+    pub fn new(stream: TcpStream, enlisted: Enlisted, control: Arc<Control>) -> Self {
         control.socket_opened();
-        Socket { stream, control, buffers: SocketBuffers::default() }
+        Socket { _enlisted: enlisted, stream, control, buffers: SocketBuffers::default() }
     }
 
     fn flush(&mut self) -> io::Result<()> {
