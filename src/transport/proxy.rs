@@ -1,7 +1,7 @@
 //! Whether requests go through a proxy, decided once, when the client is created.
 
 use http::Uri;
-use ureq::Proxy;
+use ureq::{Proxy, ProxyProtocol};
 
 use crate::config::Config;
 use crate::error::Error;
@@ -18,9 +18,9 @@ fn choose_from(
 ) -> Result<Option<Proxy>, Error> {
     if let Some(url) = &config.proxy_url {
         // The value stays out of the message: it may hold a password.
-        return Proxy::new(url)
+        return usable(url)
             .map(Some)
-            .map_err(|_| Error::invalid_argument("proxy_url is no proxy that can be used"));
+            .ok_or_else(|| Error::invalid_argument("proxy_url is no proxy that can be used"));
     }
     if !config.use_environment_proxy {
         return Ok(None);
@@ -41,12 +41,19 @@ fn choose_from(
         set(&["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
     };
     let Some(url) = url else { return Ok(None) };
-    Proxy::new(&url).map(Some).map_err(|_| {
+    usable(&url).map(Some).ok_or_else(|| {
         Error::invalid_argument(
-            "the proxy named by the environment cannot be used; \
+            "the proxy named by the environment cannot be used, it must be http://host[:port]; \
              mend the variable or set use_environment_proxy to 0",
         )
     })
+}
+
+/// A proxy that can be asked to CONNECT. ureq takes others too, and then goes past them.
+fn usable(url: &str) -> Option<Proxy> {
+    let proxy = Proxy::new(url).ok()?;
+    let connects = matches!(proxy.protocol(), ProxyProtocol::Http | ProxyProtocol::Https);
+    (connects && !proxy.host().is_empty()).then_some(proxy)
 }
 
 /// Whether a `NO_PROXY` list names the host of `target`. Entries are separated by commas or spaces:
