@@ -170,10 +170,16 @@ impl<In: Transport> Connector<In> for WatchConnector {
         details: &ConnectionDetails,
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
-        let Some(inner) = chained else { return Ok(None) };
+        let Some(mut inner) = chained else { return Ok(None) };
         // ureq runs the chain for the proxy itself with a configuration that names no proxy.
         if self.through_proxy && details.config.proxy().is_none() {
+            self.control.enter(Phase::Connect); // the tunnel's turn, also after TLS with the proxy
             return Ok(Some(Either::A(inner)));
+        }
+        // What comes from a proxy behind its own answer would be taken for the service's.
+        if !inner.buffers().input().is_empty() {
+            let why = "it sent more than its answer".to_owned();
+            return Err(Error::ConnectProxyFailed(why));
         }
         self.control.connection_opened();
         Ok(Some(Either::B(Watch { inner, control: Arc::clone(&self.control) })))
@@ -212,7 +218,7 @@ impl<T: Transport> Transport for Watch<T> {
             self.control.set_close_reason(CloseReason::Unclean);
             return false;
         }
-        if self.control.is_reading_body() {
+        if !self.control.is_to_send() {
             return true;
         }
         self.control.set_patient(false);

@@ -197,9 +197,21 @@ impl Transport {
         let request = self.settings.head.request(exchange.user, exchange.options);
         let result = match connection.agent.run(request) {
             Err(error) => Err(Failure::Exchange(error)),
-            Ok(response) => {
+            Ok(mut response) => {
+                // Should ureq drop the connection when it has read the answer: that is why.
+                let is_last = response::is_last(&response);
+                control.set_close_reason(if is_last {
+                    CloseReason::Peer
+                } else {
+                    CloseReason::Unclean
+                });
                 let is_framed_once = response::is_framed_once(response.headers());
-                let result = response::read(response, self.settings.max_response_bytes, &control);
+                let max_bytes = self.settings.max_response_bytes;
+                let result = response::read(&mut response, max_bytes, &control);
+                if !matches!(result, Ok(_) | Err(Failure::Status { .. })) {
+                    control.set_close_reason(CloseReason::Failed);
+                }
+                drop(response);
                 if !is_framed_once {
                     self.close(connection, CloseReason::Unclean);
                 }

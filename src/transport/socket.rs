@@ -52,13 +52,11 @@ impl Socket {
             }
         }
         self.buffers.held_back = 0;
-        self.control.sent_all();
         Ok(())
     }
 
     fn read(&mut self) -> io::Result<usize> {
-        // In the middle of a body the next bytes are probably there; before it, they are not.
-        if self.control.is_patient() && !self.control.is_reading_body() {
+        if self.control.before_read()? {
             self.wait(Interest::Readable)?;
         }
         loop {
@@ -105,6 +103,9 @@ impl Transport for Socket {
 
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
         self.flush()?;
+        if self.control.is_patient() {
+            self.control.sent_all();
+        }
         let amount = self.read()?;
         self.buffers.input_appended(amount);
         Ok(amount > 0)
