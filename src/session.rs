@@ -127,6 +127,7 @@ impl Session {
     pub fn fetch(&self, user: &User, options: &FetchOptions) -> Fetched {
         let began = Instant::now();
         let _running = Running::begin(self);
+        self.metrics.fetches.increment();
         let fetched = match self.encode(user) {
             Ok(body) => self.drive(&body, options, began),
             Err(error) => Fetched { result: Err(error), attempts: 0, timings: Timings::default() },
