@@ -4,6 +4,7 @@
 pub mod cancel;
 pub mod client;
 pub mod config;
+pub mod connections;
 pub mod deadline;
 pub mod error;
 pub mod fetch;
