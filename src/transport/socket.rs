@@ -42,6 +42,8 @@ impl Socket {
     fn flush(&mut self) -> io::Result<()> {
         let mut sent = 0;
         while sent < self.buffers.held_back {
+            // A peer that takes and gives without a pause never makes us wait.
+            self.control.check(false)?;
             match self.stream.write(&self.buffers.output[sent..self.buffers.held_back]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
