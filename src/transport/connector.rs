@@ -15,7 +15,7 @@ use ureq::unversioned::transport::{
 
 use super::control::Control;
 use super::resolver::Resolver;
-use super::socket::Socket;
+use super::socket::{INPUT_BYTES, Socket};
 use crate::deadline::{Deadline, Limit};
 use crate::metrics::CloseReason;
 use crate::sys::{self, Enlisted, Interest};
@@ -203,6 +203,11 @@ impl<T: Transport> Transport for Watch<T> {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        // Into a full buffer nothing is read, which would be taken for the end of the connection.
+        let unread = self.inner.buffers().input().len();
+        if unread >= INPUT_BYTES && !self.control.is_reading_body() {
+            return Err(Error::LargeResponseHeader(unread, INPUT_BYTES));
+        }
         let received = self.inner.await_input(timeout)?;
         if received {
             self.control.note_received();

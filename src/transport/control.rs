@@ -150,6 +150,10 @@ impl Control {
         }
     }
 
+    pub fn is_reading_body(&self) -> bool {
+        self.state.lock().report.phase == Phase::Body
+    }
+
     /// Whether nothing of the request has been sent yet.
     pub fn is_to_send(&self) -> bool {
         self.state.lock().report.phase == Phase::Send

@@ -28,6 +28,7 @@ pub use self::control::Shared;
 use self::control::{Control, Report};
 use self::failure::Failure;
 use self::request::Head;
+pub use self::resolver::Lookup;
 use self::resolver::Resolver;
 use crate::cancel::Stop;
 use crate::config::Config;
@@ -95,8 +96,9 @@ impl Transport {
             .tls_config(tls::config(config.ca_file.as_deref())?)
             .input_buffer_size(socket::INPUT_BYTES)
             .output_buffer_size(socket::OUTPUT_BYTES)
-            // Below the buffer: a head that fills it would read as the end of the connection.
-            .max_response_header_size(socket::INPUT_BYTES - 1)
+            // Not less: ureq compares it with all that is there, be it a body. The watch sees to
+            // a head that fills the buffer.
+            .max_response_header_size(socket::INPUT_BYTES)
             .max_idle_connections(1)
             .max_idle_connections_per_host(1)
             .max_idle_age(Duration::MAX) // ages are looked at here, in `retire`
@@ -112,7 +114,11 @@ impl Transport {
         Ok(Transport {
             settings: Arc::new(settings),
             tls: Arc::default(),
-            resolver: Resolver::new(Arc::clone(&shared.metrics), Arc::clone(&logger)),
+            resolver: Resolver::new(
+                config.lookup.clone(),
+                Arc::clone(&shared.metrics),
+                Arc::clone(&logger),
+            ),
             shared,
             logger,
         })

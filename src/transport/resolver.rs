@@ -63,17 +63,13 @@ impl std::fmt::Debug for Resolver {
 }
 
 impl Resolver {
-    /// Asks the operating system.
-    pub fn new(metrics: Arc<Metrics>, logger: Arc<Logger>) -> Arc<Self> {
-        Resolver::with_lookup(Arc::new(ask_system), metrics, logger)
-    }
-
-    /// Asks `lookup` instead.
-    pub fn with_lookup(
-        lookup: Arc<Lookup>,
+    /// Asks `lookup`, or the operating system.
+    pub fn new(
+        lookup: Option<Arc<Lookup>>,
         metrics: Arc<Metrics>,
         logger: Arc<Logger>,
     ) -> Arc<Self> {
+        let lookup = lookup.unwrap_or_else(|| Arc::new(ask_system));
         Arc::new(Resolver { state: Mutex::default(), lookup, metrics, logger })
     }
 
@@ -268,7 +264,7 @@ mod tests {
     ) -> (Arc<Resolver>, Arc<Metrics>) {
         let metrics = Arc::new(Metrics::default());
         let logger = Arc::new(Logger::default());
-        (Resolver::with_lookup(Arc::new(lookup), Arc::clone(&metrics), logger), metrics)
+        (Resolver::new(Some(Arc::new(lookup)), Arc::clone(&metrics), logger), metrics)
     }
 
     fn control(millis: u64) -> Arc<Control> {

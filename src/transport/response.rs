@@ -98,7 +98,8 @@ fn read_all(
     loop {
         if filled == bytes.len() {
             // One more than is expected, so that the end is seen without growing.
-            let more = (expected + 1).checked_sub(filled).unwrap_or(filled).min(STEP_BYTES);
+            let more = if filled <= expected { expected + 1 - filled } else { filled };
+            let more = more.min(STEP_BYTES);
             bytes.try_reserve(more).map_err(|_| Failure::OutOfMemory)?;
             bytes.resize(filled + more, 0);
         }
