@@ -223,7 +223,7 @@ fn a_proxy_of_another_kind_is_refused_when_the_client_is_created() {
 fn in_child(url: &str, variables: &[(&str, &str)], options: &[&str]) -> String {
     let test = std::env::current_exe().unwrap();
     let mut child = Command::new(test);
-    child.args(["--exact", "child_of_the_tests", "--nocapture", "--ignored"]);
+    child.args(["--exact", "a_child_process_reports_which_way_it_went", "--nocapture"]);
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUEST_METHOD"] {
         child.env_remove(name).env_remove(name.to_lowercase());
     }
@@ -234,10 +234,9 @@ fn in_child(url: &str, variables: &[(&str, &str)], options: &[&str]) -> String {
     line.unwrap_or_else(|| panic!("no report in {text}")).1.to_owned()
 }
 
-/// Not a test by itself: what [`in_child`] runs, in a process of its own.
+/// What [`in_child`] runs, with an environment of its own. Without one, there is nothing to report.
 #[test]
-#[ignore = "run by the other tests, with an environment of their choice"]
-fn child_of_the_tests() {
+fn a_child_process_reports_which_way_it_went() {
     let Ok(url) = std::env::var("EXP_TEST_URL") else { return };
     let mut settings = Config::default();
     settings.set_server_url(&url).unwrap();

@@ -186,6 +186,10 @@ impl<In: Transport> Connector<In> for WatchConnector {
     }
 }
 
+fn is_reset(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted)
+}
+
 /// Sees what passes above TLS, and finds out whether a kept connection is open and clean.
 #[derive(Debug)]
 struct Watch<T> {
@@ -208,7 +212,13 @@ impl<T: Transport> Transport for Watch<T> {
         if unread >= INPUT_BYTES && !self.control.is_reading_body() {
             return Err(Error::LargeResponseHeader(unread, INPUT_BYTES));
         }
-        let received = self.inner.await_input(timeout)?;
+        let received = match self.inner.await_input(timeout) {
+            // For ureq a reset is an end like any other, once the body has begun.
+            Err(Error::Io(reset)) if is_reset(&reset) && self.control.is_reading_body() => {
+                return Err(Error::Io(io::Error::other(reset)));
+            }
+            received => received?,
+        };
         if received {
             self.control.note_received();
         }

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -150,7 +151,9 @@ impl Resolver {
         self.metrics.lookups.increment();
         let (resolver, name) = (Arc::clone(self), host.to_owned());
         let thread = sys::spawn("exp-resolve", STACK_BYTES, move || {
-            let found = (resolver.lookup)(&name);
+            // The others are not to wait for a thread that is gone.
+            let found = catch_unwind(AssertUnwindSafe(|| (resolver.lookup)(&name)))
+                .unwrap_or_else(|_| Err(io::Error::other("the lookup panicked")));
             resolver.finish(&name, number, found);
         });
         if let Err(error) = thread {
