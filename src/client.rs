@@ -306,6 +306,11 @@ impl Client {
         &self.metrics
     }
 
+    /// Where its messages go.
+    pub fn logger(&self) -> &Arc<Logger> {
+        &self.logger
+    }
+
     /// How the pool stands now.
     pub fn gauges(&self) -> Gauges {
         let pool = self.pool.lock().snapshot(Instant::now());
