@@ -80,11 +80,6 @@ impl Client {
         self.session().logger()
     }
 
-    /// Where its messages go.
-    pub fn logger(&self) -> &Arc<Logger> {
-        &self.logger
-    }
-
     /// How the pool stands now.
     pub fn gauges(&self) -> Gauges {
         self.session().gauges()
