@@ -114,6 +114,9 @@ fn close_ends_with_a_fin_although_input_is_unread() {
         answer,
         "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n"
     );
+    service.stop();
+    let error = client.0.take_error().expect("the socket can be asked");
+    assert!(error.is_none(), "{error:?}");
 }
 
 #[test]
