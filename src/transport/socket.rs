@@ -40,6 +40,8 @@ impl Socket {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        // Nothing is sent for an exchange that is over before it began.
+        self.control.check(false)?;
         let mut sent = 0;
         while sent < self.buffers.held_back {
             match self.stream.write(&self.buffers.output[sent..self.buffers.held_back]) {
