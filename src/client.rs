@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use crate::config::{self, Config};
 use crate::deadline::Limit;
 use crate::error::Error;
+use crate::logger::Logger;
 use crate::metrics::{Gauges, Metrics};
 use crate::model::User;
 use crate::options::FetchOptions;
@@ -72,6 +73,11 @@ impl Client {
     /// What this process has done with the client so far.
     pub fn metrics(&self) -> &Metrics {
         self.session().metrics()
+    }
+
+    /// Where its messages go.
+    pub fn logger(&self) -> &Arc<Logger> {
+        self.session().logger()
     }
 
     /// How the pool stands now.

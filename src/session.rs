@@ -1,29 +1,27 @@
-//! What a client has running in one process: pool, connections and counters; and how a fetch is
-//! driven on its caller's thread.
+//! What a client has running in one process, and how a fetch is driven on its caller's thread.
 
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::cancel::{Bell, Cancel, Stop};
 use crate::config::Config;
+use crate::connections::Connections;
 use crate::deadline::{Deadline, Limit};
 use crate::error::{Error, Status};
-use crate::fetch::{self, Bounds, Fetch, Refusal, Rules, Step};
+use crate::fetch::{self, Fetch, Refusal, Rules, Step};
 use crate::logger::{Level, Logger};
-use crate::metrics::{CloseReason, Gauges, Metrics};
+use crate::metrics::{Gauges, Metrics};
 use crate::model::{User, Variants};
 use crate::options::FetchOptions;
-use crate::pool::{Answer, Lease, Pool, Waiter};
 use crate::retry::Budget;
 use crate::sync::{Condvar, Mutex};
-use crate::sys::{self, Descriptors};
+use crate::sys::Descriptors;
 use crate::timings::Timings;
-use crate::transport::{Connection, Exchange, Shared, Transport};
+use crate::transport::{Shared, Transport};
 
 /// Beyond this size an answer for the user cannot come from the service's cache.
 const CACHEABLE_USER_BYTES: usize = 8000;
@@ -39,15 +37,9 @@ pub struct Fetched {
 
 /// See the module. Any number of threads use it at once.
 pub struct Session {
-    /// The process it was made in.
-    generation: u64,
     config: Arc<Config>,
     budget: Budget,
-    transport: Transport,
-    pool: Mutex<Pool<Arc<Bell>>>,
-    /// One place for each of the pool's slots, filled when the slot is first leased. Only the
-    /// holder of the lease opens or uses what is in it.
-    connections: Box<[Mutex<Option<Connection>>]>,
+    connections: Connections,
     /// Fires when the client begins to close: no pause between attempts goes on.
     closing: Arc<Cancel>,
     /// Fires when it has waited long enough: no exchange goes on.
@@ -66,40 +58,31 @@ impl Session {
     /// Opens no connection and starts no thread.
     pub fn new(api_key: &str, config: &Config) -> Result<Self, Error> {
         let logger = Arc::new(config.logger());
-        let shared = shared(config.pool_size as usize);
+        let shared = shared(config);
         let transport = Transport::new(api_key, config, shared.clone(), Arc::clone(&logger))?;
-        let rules = Arc::new(config.clone());
-        Ok(Session::with_transport(rules, transport, shared, logger))
+        Ok(Session::over(transport, shared, Arc::new(config.clone()), logger))
     }
 
     /// The session of a forked child, which has none of its parent's threads, locks or connections.
     pub fn in_child(&self) -> Self {
         self.close_copies();
-        let shared = shared(self.connections.len());
-        let transport = self.transport.in_child(shared.clone());
-        Session::with_transport(
-            Arc::clone(&self.config),
-            transport,
-            shared,
-            Arc::clone(&self.logger),
-        )
+        let shared = shared(&self.config);
+        let transport = self.connections.transport().in_child(shared.clone());
+        Session::over(transport, shared, Arc::clone(&self.config), Arc::clone(&self.logger))
     }
 
-    fn with_transport(
-        config: Arc<Config>,
+    fn over(
         transport: Transport,
         Shared { cut, metrics, descriptors }: Shared,
+        config: Arc<Config>,
         logger: Arc<Logger>,
     ) -> Self {
-        let size = NonZeroUsize::new(config.pool_size as usize).unwrap_or(NonZeroUsize::MIN);
+        let closing = Cancel::new();
         Session {
-            generation: sys::fork_generation(),
             budget: Budget::new(config.retry_budget_percent),
+            connections: Connections::new(&config, transport, Arc::clone(&closing)),
             config,
-            transport,
-            pool: Mutex::new(Pool::new(size)),
-            connections: (0..size.get()).map(|_| Mutex::new(None)).collect(),
-            closing: Cancel::new(),
+            closing,
             cut,
             running: AtomicUsize::new(0),
             idle: (Mutex::new(()), Condvar::new()),
@@ -119,7 +102,7 @@ impl Session {
 
     /// Whether this process was forked from the one whose session this is.
     pub fn is_inherited(&self) -> bool {
-        self.generation != sys::fork_generation()
+        self.connections.are_inherited()
     }
 
     /// Fetches the variants of `user`, on this thread, within the bounds of the configuration and
@@ -127,6 +110,7 @@ impl Session {
     pub fn fetch(&self, user: &User, options: &FetchOptions) -> Fetched {
         let began = Instant::now();
         let _running = Running::begin(self);
+        self.metrics.fetches.increment();
         let fetched = match self.encode(user) {
             Ok(body) => self.drive(&body, options, began),
             Err(error) => Fetched { result: Err(error), attempts: 0, timings: Timings::default() },
@@ -183,7 +167,7 @@ impl Session {
         options: &FetchOptions,
         stop: &mut Stop,
     ) -> Step {
-        let leased = match self.lease(until, stop) {
+        let leased = match self.connections.lease(until, stop) {
             Ok(leased) => leased,
             Err(refusal) => return fetch.refused(refusal, Instant::now()),
         };
@@ -194,79 +178,6 @@ impl Session {
                 fetch.exchanged(result, &timings, Instant::now())
             }
             Err(error) => fetch.refused(Refusal::Failed(error), Instant::now()),
-        }
-    }
-
-    /// Waits in line for a connection until `until`.
-    fn lease(&self, until: Deadline, stop: &mut Stop) -> Result<Leased<'_>, Refusal> {
-        if stop.is_asked(Instant::now(), false) {
-            return Err(Refusal::Failed(Error::canceled()));
-        }
-        let bell = Bell::new();
-        let answer = {
-            let mut pool = self.pool.lock();
-            pool.acquire(Instant::now(), until, Waiter::Thread, Arc::clone(&bell))
-        };
-        let mut ticket = match self.settled(answer) {
-            Ok(settled) => return settled,
-            Err(ticket) => ticket,
-        };
-        let _attached = stop.attach(&bell);
-        loop {
-            let stopped = stop.sleep(&bell, until);
-            let mut pool = self.pool.lock();
-            let now = Instant::now();
-            let (woken, answer) = if stopped {
-                (pool.withdraw(now, ticket), None)
-            } else {
-                (pool.expire(now), Some(pool.collect(ticket)))
-            };
-            drop(pool);
-            ring(woken);
-            let Some(answer) = answer else { return Err(Refusal::Failed(Error::canceled())) };
-            ticket = match self.settled(answer) {
-                Ok(settled) => return settled,
-                Err(ticket) => ticket,
-            };
-        }
-    }
-
-    /// The pool's answer, or the ticket to go on waiting with.
-    fn settled(&self, answer: Answer) -> Result<Result<Leased<'_>, Refusal>, crate::pool::Ticket> {
-        match answer {
-            Answer::Leased(lease) => Ok(Ok(Leased { session: self, lease: Some(lease) })),
-            Answer::Expired(snapshot) => Ok(Err(Refusal::Expired(snapshot))),
-            Answer::Closed => Ok(Err(Refusal::Failed(Error::closed()))),
-            Answer::Waiting(ticket) => Err(ticket),
-        }
-    }
-
-    /// Gives a lease back, and closes what has been unused for too long; all that is unused, once
-    /// the client is closing.
-    fn give_back(&self, lease: Lease) {
-        let warm = self.connections[lease.slot()].lock().as_ref().is_some_and(Connection::is_open);
-        let mut pool = self.pool.lock();
-        let now = Instant::now();
-        let woken = pool.release(now, lease, warm);
-        let unused = self.take_unused(&mut pool, now);
-        drop(pool);
-        ring(woken);
-        self.close_all(unused);
-    }
-
-    /// Takes out of reach, under the pool's lock, the connections of slots that nobody uses.
-    fn take_unused(&self, pool: &mut Pool<Arc<Bell>>, now: Instant) -> Vec<Connection> {
-        let idle_for =
-            if self.closing.is_fired() { Duration::ZERO } else { self.config.idle_timeout };
-        let slots = pool.reap(now, idle_for);
-        slots.into_iter().filter_map(|slot| self.connections[slot].lock().take()).collect()
-    }
-
-    fn close_all(&self, connections: Vec<Connection>) {
-        let closing = self.closing.is_fired();
-        let reason = if closing { CloseReason::Shutdown } else { CloseReason::Idle };
-        for mut connection in connections {
-            self.transport.close(&mut connection, reason);
         }
     }
 
@@ -297,15 +208,7 @@ impl Session {
 
     /// Refuses new fetches and ends those that wait, without waiting itself.
     pub fn begin_close(&self) {
-        // First of all, so that whoever gives a lease back after this closes its connection.
-        self.closing.fire();
-        let mut pool = self.pool.lock();
-        let now = Instant::now();
-        let woken = pool.close(now);
-        let unused = self.take_unused(&mut pool, now);
-        drop(pool);
-        ring(woken);
-        self.close_all(unused);
+        self.connections.close();
     }
 
     /// Closes the client: new fetches are refused, waiting ones end as `Closed`, and those that
@@ -339,10 +242,13 @@ impl Session {
         &self.metrics
     }
 
+    pub fn logger(&self) -> &Arc<Logger> {
+        &self.logger
+    }
+
     /// How the pool stands now.
     pub fn gauges(&self) -> Gauges {
-        let pool = self.pool.lock().snapshot(Instant::now());
-        Gauges { leased: pool.leased, idle: pool.idle_warm, waiting: pool.waiting }
+        self.connections.gauges()
     }
 
     fn log_end(&self, fetched: &Fetched, elapsed: Duration) {
@@ -359,47 +265,7 @@ impl Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("transport", &self.transport).finish_non_exhaustive()
-    }
-}
-
-/// A lease that finds its way back, also when the exchange panics.
-struct Leased<'a> {
-    session: &'a Session,
-    lease: Option<Lease>,
-}
-
-impl Leased<'_> {
-    /// Makes one exchange and gives the connection back.
-    fn exchange(
-        self,
-        Bounds { timeout, until: deadline }: Bounds,
-        user: &[u8],
-        options: &FetchOptions,
-        stop: &Stop,
-    ) -> Result<(Result<Vec<u8>, Error>, Timings), Error> {
-        let session = self.session;
-        let slot = self.lease.as_ref().map_or(0, Lease::slot);
-        let mut place = session.connections[slot].lock();
-        let connection = match place.as_mut() {
-            Some(connection) => connection,
-            None => place.insert(session.transport.connection().map_err(|error| {
-                Error::new(Status::Network, format!("no connection can be opened: {error}"))
-            })?),
-        };
-        let exchange = Exchange { user, options, timeout, deadline, stop: stop.clone() };
-        Ok(session.transport.exchange(connection, &exchange))
-    }
-}
-
-impl Drop for Leased<'_> {
-    fn drop(&mut self) {
-        // In a child that was forked in the middle of the exchange, the pool is the parent's.
-        if let Some(lease) = self.lease.take()
-            && !self.session.is_inherited()
-        {
-            self.session.give_back(lease);
-        }
+        f.debug_struct("Session").field("connections", &self.connections).finish_non_exhaustive()
     }
 }
 
@@ -425,12 +291,7 @@ impl Drop for Running<'_> {
     }
 }
 
-fn ring(bells: Vec<Arc<Bell>>) {
-    for bell in bells {
-        bell.ring();
-    }
-}
-
-fn shared(pool_size: usize) -> Shared {
-    Shared::new(Descriptors::new(Transport::max_descriptors(pool_size)))
+fn shared(config: &Config) -> Shared {
+    let descriptors = Transport::max_descriptors(config.pool_size as usize);
+    Shared::new(Descriptors::new(descriptors))
 }

@@ -183,7 +183,7 @@ impl<In: Transport> Connector<In> for WatchConnector {
 
 /// Sees what passes above TLS, and finds out whether a kept connection is open and clean.
 #[derive(Debug)]
-struct Watch<T> {
+struct Watch<T: Transport> {
     inner: T,
     control: Arc<Control>,
 }
@@ -240,8 +240,12 @@ impl<T: Transport> Transport for Watch<T> {
     }
 }
 
-impl<T> Drop for Watch<T> {
+impl<T: Transport> Drop for Watch<T> {
     fn drop(&mut self) {
+        // ureq keeps no connection on which more has come than the answer, and says nothing.
+        if self.control.is_reading_body() && !self.inner.buffers().input().is_empty() {
+            self.control.set_close_reason(CloseReason::Unclean);
+        }
         self.control.connection_closed();
     }
 }

@@ -187,7 +187,9 @@ impl Resolver {
                 known.failure = Some((number, error.kind(), error.to_string()));
             }
         }
-        let waiting = std::mem::take(&mut known.waiting);
+        // Those who wait for another name may have waited for one of the threads.
+        let hosts = state.hosts.values_mut();
+        let waiting: Vec<_> = hosts.flat_map(|host| std::mem::take(&mut host.waiting)).collect();
         drop(state);
         for bell in waiting {
             bell.ring();

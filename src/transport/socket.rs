@@ -44,6 +44,8 @@ impl Socket {
         self.control.check(false)?;
         let mut sent = 0;
         while sent < self.buffers.held_back {
+            // A peer that takes and gives without a pause never makes us wait.
+            self.control.check(false)?;
             match self.stream.write(&self.buffers.output[sent..self.buffers.held_back]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
@@ -59,8 +61,10 @@ impl Socket {
 
     fn read(&mut self) -> io::Result<usize> {
         // In the middle of a body the next bytes are probably there; before it, they are not.
-        if self.control.is_patient() && !self.control.is_reading_body() {
-            self.wait(Interest::Readable)?;
+        match self.control.is_patient() {
+            true if self.control.is_reading_body() => self.control.check(false)?,
+            true => self.wait(Interest::Readable)?,
+            false => {}
         }
         loop {
             match self.stream.read(self.buffers.input_append_buf()) {
