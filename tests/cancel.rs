@@ -300,7 +300,7 @@ fn a_hook_is_asked_about_every_50_ms_and_its_no_changes_nothing() {
     let asked = asked.load(Ordering::SeqCst);
     let most = took.as_millis() as usize / 50;
     // Each turn comes 50 ms after the last at the earliest, and a busy machine may miss some.
-    assert!(asked >= 5 && asked <= most, "{asked} times in {took:?}");
+    assert!(asked >= 4 && asked <= most, "{asked} times in {took:?}");
 }
 
 #[test]

@@ -124,8 +124,7 @@ fn fetch_one(
 ) {
     let nonce = draw();
     let (fetched, took) = timed(|| client.fetch(&user(nonce), options));
-    // Sixteen threads and the service share two cores.
-    assert!(took <= worst + PROMISE + SLACK * 2, "{took:?}");
+    check_bound(took, worst);
     if let Ok(variants) = &fetched.result {
         match variants.get("demo-nonce") {
             Some(_) => assert_eq!(nonce_of(variants), Some(nonce), "the answer of another"),

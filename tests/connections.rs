@@ -427,8 +427,8 @@ fn a_whole_extra_answer_in_a_second_write_before_the_next_request_is_never_anyon
         assert_eq!(told.recv_timeout(SOON), Ok(number), "the extra answer has been sent");
     }
     assert_eq!(opened(&client), 50);
-    // The last one is still there: nobody has looked at it since.
-    assert_eq!(client.metrics().connections_closed(CloseReason::Unclean), 49);
+    // Nobody has looked at the last one since, if its extra answer came late.
+    assert!(client.metrics().connections_closed(CloseReason::Unclean) >= 49);
     assert_eq!(stale_repeats(&client), 0);
 }
 

@@ -13,19 +13,26 @@ use mock_service::{Answer, MockService, Script};
 
 const THREADS: usize = 64;
 
-/// A client with one connection, on which a fetch waits for an answer until `cancel` fires; and,
-/// in `in_line`, the fetches that came after it, one after the other.
-fn line(service: &MockService, client: &Client, fetches: impl Fn(u64) + Sync) -> Vec<u64> {
+/// While the client's only connection waits for an answer, lets `fetch` begin for one user after
+/// the other, each once the one before it stands in line. Then does what `meanwhile` says, and
+/// lets go of the connection. The users, in the order of their arrival.
+fn line(
+    service: &MockService,
+    client: &Client,
+    fetch: impl Fn(u64) + Sync,
+    meanwhile: impl FnOnce(),
+) -> Vec<u64> {
     let (options, cancel) = cancelable();
     let arrivals: Vec<u64> = (0..THREADS).map(|_| draw()).collect();
-    let fetches = &fetches;
+    let fetch = &fetch;
     thread::scope(|scope| {
         scope.spawn(|| fetch_with(client, &options));
         until_requests(service, 1);
         for (ahead, &nonce) in arrivals.iter().enumerate() {
-            scope.spawn(move || fetches(nonce));
+            scope.spawn(move || fetch(nonce));
             until("it waits", || client.gauges().waiting == ahead + 1);
         }
+        meanwhile();
         cancel.fire();
     });
     arrivals
@@ -45,42 +52,38 @@ fn served(service: &MockService) -> Vec<u64> {
 fn sixty_four_threads_are_served_first_come_first_served_by_a_pool_of_one() {
     let service = MockService::start(Script::answers([silence(), Answer::service()]));
     let client = client(&service);
-    let arrivals = line(&service, &client, |nonce| {
+    let fetch = |nonce| {
         let fetched = client.fetch(&user(nonce), &FetchOptions::default());
         assert_eq!(nonce_of(variants(&fetched)), Some(nonce));
-    });
+    };
+    let arrivals = line(&service, &client, fetch, || {});
     assert_eq!(served(&service), arrivals);
     check_books(&client);
 }
 
 #[test]
-fn one_that_gives_up_leaves_the_line_in_order() {
+fn those_who_give_up_leave_the_line_and_its_order_as_it_was() {
     let service = MockService::start(Script::answers([silence(), Answer::service()]));
     let client = client(&service);
-    let gone = |nonce: u64| nonce.is_multiple_of(3);
-    let arrivals = line(&service, &client, |nonce| {
-        let (options, cancel) = cancelable();
-        thread::scope(|scope| {
-            let fetched = scope.spawn(|| client.fetch(&user(nonce), &options));
-            if gone(nonce) {
-                until("it is in line", || client.gauges().waiting > 0);
-                cancel.fire();
-                // Canceled in line, or, if its turn had come, with its answer.
-                let _ = fetched.join().unwrap();
-                // The line is counted by those who come next: leave a place for this one.
-                let again = client.fetch(&user(nonce), &FetchOptions::default());
-                assert_eq!(nonce_of(variants(&again)), Some(nonce));
-            } else {
-                assert_eq!(nonce_of(variants(&fetched.join().unwrap())), Some(nonce));
-            }
-        });
+    let (impatient, cancel) = cancelable();
+    let gives_up = |nonce: u64| nonce.is_multiple_of(3);
+    let fetch = |nonce| {
+        if gives_up(nonce) {
+            let fetched = client.fetch(&user(nonce), &impatient);
+            assert_eq!(error(&fetched).status, Status::Canceled);
+        } else {
+            let fetched = client.fetch(&user(nonce), &FetchOptions::default());
+            assert_eq!(nonce_of(variants(&fetched)), Some(nonce));
+        }
+    };
+    let mut arrivals = line(&service, &client, fetch, || {
+        cancel.fire();
+        let gone = || client.metrics().failures(Status::Canceled);
+        until("they have gone", || client.gauges().waiting + gone() as usize == THREADS);
+        until("all of them", || gone() >= 21);
     });
-    let mut expected = arrivals;
-    expected.sort_unstable();
-    let mut seen = served(&service);
-    seen.sort_unstable();
-    seen.dedup();
-    assert_eq!(seen, expected, "none is lost");
+    arrivals.retain(|nonce| !gives_up(*nonce));
+    assert_eq!(served(&service), arrivals);
     check_books(&client);
 }
 
@@ -115,7 +118,6 @@ fn no_lease_is_lost_when_one_who_waits_dies_just_as_it_is_handed_over() {
                     let (mut options, cancel) = cancelable();
                     if round.is_multiple_of(2) {
                         options.deadline = Limit::millis(limit);
-                        cancel_never(cancel);
                     } else {
                         thread::spawn(move || {
                             thread::sleep(millis(limit));
@@ -139,10 +141,6 @@ fn no_lease_is_lost_when_one_who_waits_dies_just_as_it_is_handed_over() {
     assert!(metrics.failures(Status::Timeout) > 20 && metrics.failures(Status::Canceled) > 20);
     assert!(metrics.fetches_ok.value() > 20);
     within(millis(10), || good(&client));
-}
-
-fn cancel_never(cancel: std::sync::Arc<experiment::cancel::Cancel>) {
-    drop(cancel);
 }
 
 #[test]

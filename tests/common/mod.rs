@@ -3,11 +3,13 @@
 //!
 //! Every bound has its reason: what is configured is the least a wait may take, and at most
 //! [`PROMISE`] more is what the library promises. [`SLACK`] is no promise: it is what a busy
-//! machine of two cores may take from a test.
+//! machine of two cores may take from a test; and where that is not enough, a thread that does
+//! nothing but sleep tells by how much it woke too late in the same time.
 #![allow(dead_code)]
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once, OnceLock};
 use std::time::{Duration, Instant};
 
 use experiment::cancel::Cancel;
@@ -166,6 +168,7 @@ pub fn cancelable() -> (FetchOptions, Arc<Cancel>) {
 }
 
 pub fn timed<T>(act: impl FnOnce() -> T) -> (T, Duration) {
+    sleeper();
     let began = Instant::now();
     let result = act();
     (result, began.elapsed())
@@ -190,7 +193,55 @@ pub fn takes<T>(bound: Duration, act: impl FnOnce() -> T) -> T {
 
 #[track_caller]
 pub fn check_bound(took: Duration, bound: Duration) {
-    assert!(took <= bound + PROMISE + SLACK, "took {took:?}, but {bound:?} was the bound");
+    let late = sleeper().lateness(took);
+    let most = bound + PROMISE + SLACK + late;
+    assert!(took <= most, "took {took:?}, but {bound:?} was the bound ({late:?} late)");
+}
+
+/// How late a thread comes that does nothing but sleep.
+struct Sleeper {
+    /// When it last lay down, and its overlong sleeps: when each was over, and by how much.
+    log: Mutex<(Instant, VecDeque<(Instant, Duration)>)>,
+}
+
+/// A nap, and what a timer may be late without a reason.
+const NAP: Duration = millis(5);
+const TIMER: Duration = millis(1);
+
+fn sleeper() -> &'static Sleeper {
+    static SLEEPER: OnceLock<Sleeper> = OnceLock::new();
+    static BEGUN: Once = Once::new();
+    let new = || Sleeper { log: Mutex::new((Instant::now(), VecDeque::new())) };
+    let sleeper = SLEEPER.get_or_init(new);
+    BEGUN.call_once(|| drop(std::thread::spawn(|| sleeper.sleep())));
+    sleeper
+}
+
+impl Sleeper {
+    fn sleep(&self) {
+        loop {
+            let lay_down = Instant::now();
+            self.log.lock().unwrap().0 = lay_down;
+            std::thread::sleep(NAP);
+            let late = lay_down.elapsed().saturating_sub(NAP + TIMER);
+            if !late.is_zero() {
+                let overlong = &mut self.log.lock().unwrap().1;
+                overlong.push_back((Instant::now(), late));
+                if overlong.len() > 10_000 {
+                    overlong.pop_front();
+                }
+            }
+        }
+    }
+
+    /// By how much it overslept in the time just passed.
+    fn lateness(&self, passed: Duration) -> Duration {
+        let log = self.log.lock().unwrap();
+        let (lay_down, overlong) = &*log;
+        let recent = overlong.iter().rev().take_while(|(when, _)| when.elapsed() <= passed);
+        let sleeping = lay_down.elapsed().saturating_sub(NAP + TIMER);
+        recent.map(|(_, late)| *late).sum::<Duration>() + sleeping
+    }
 }
 
 /// Waits until something in this process is so.
