@@ -1,7 +1,7 @@
 //! The service's answer: which variant of each flag the user gets.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::invalid::{Invalid, Kind};
 use super::json::{self, MAX_DEPTH};
 use super::text::{Span, Text, Texts};
+use crate::logger::Logger;
 use crate::tag::Tag;
 
 const SUBJECT: &str = "the answer";
@@ -46,6 +47,9 @@ struct Answer {
     /// As it was sent; the JSON form is made from it.
     body: String,
     texts: Texts,
+    /// Who is told of a misused pointer to one of its variants. Weak: variants outlive their
+    /// client, and must not keep its log sink from being dropped.
+    logger: OnceLock<Weak<Logger>>,
 }
 
 #[derive(Clone, Copy)]
@@ -75,7 +79,8 @@ impl Variants {
         let mut decoder = Decoder::new(body.len())?;
         decoder.read(&body)?;
         let Decoder { texts, entries, skipped, .. } = decoder;
-        let variants = Variants::of(Arc::new(Answer { body, texts }), entries)?;
+        let variants =
+            Variants::of(Arc::new(Answer { body, texts, logger: OnceLock::new() }), entries)?;
         Ok(Decoded { variants, skipped })
     }
 
@@ -88,6 +93,13 @@ impl Variants {
         reserve(&mut variants, entries.len())?;
         variants.extend(entries.into_iter().map(|spans| Variant::new(answer.clone(), spans)));
         Ok(Variants { variants, by_flag_key, json: OnceLock::new() })
+    }
+
+    /// Sets, once, who is told of a misused pointer to one of these variants.
+    pub fn report_misuse_to(&self, logger: &Arc<Logger>) {
+        if let Some(variant) = self.variants.first() {
+            variant.answer.logger.get_or_init(|| Arc::downgrade(logger));
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -190,6 +202,11 @@ impl Variant {
 
     pub fn tag(&self) -> Tag {
         self.tag
+    }
+
+    /// Who is told of a misused pointer to it, as long as that is there.
+    pub fn misuse_logger(&self) -> Option<Arc<Logger>> {
+        self.answer.logger.get().and_then(Weak::upgrade)
     }
 
     /// The flag that it is the variant of.
