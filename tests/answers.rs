@@ -499,6 +499,12 @@ fn a_connection_that_ends_within_the_head_is_a_network_failure() {
 }
 
 #[test]
+fn an_offer_to_switch_protocols_is_no_answer() {
+    let switched = raw("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n{}");
+    assert!(outcome(switched.then(Step::Close)).is_err());
+}
+
+#[test]
 fn a_head_of_10_kib_is_good() {
     let filler = "x".repeat(10 << 10);
     let answer = Answer::reply(200, &[("X-Filler", &filler)], SAMPLE);

@@ -145,6 +145,26 @@ fn a_body_where_none_can_be_is_not_taken_for_the_next_answer() {
     }
 }
 
+#[test]
+fn a_gzip_bomb_that_nobody_wants_is_not_unpacked_and_costs_nothing_but_its_connection() {
+    let digits = include_str!("common/bomb.hex").trim().as_bytes();
+    let value = |digit: u8| char::from(digit).to_digit(16).unwrap() as u8;
+    let bomb: Vec<u8> = digits.chunks(2).map(|pair| value(pair[0]) * 16 + value(pair[1])).collect();
+    let _ = kept_after(Answer::reply(500, &[("Content-Encoding", "gzip")], bomb));
+}
+
+#[test]
+fn an_answer_that_comes_before_the_request_is_whole_is_good() {
+    let early = Answer::json(200, "{}").after_head();
+    let service = MockService::start(Script::answers([early, Answer::service()]));
+    let client = client(&service);
+    let mut large = user(1);
+    large.set_text("carrier", &"x".repeat(1 << 20)).unwrap();
+    assert!(variants(&client.fetch(&large, &FetchOptions::default())).is_empty());
+    good(&client);
+    check_books(&client);
+}
+
 // What a kept connection may do meanwhile.
 
 #[test]
