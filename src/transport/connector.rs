@@ -175,6 +175,7 @@ impl<In: Transport> Connector<In> for WatchConnector {
         if self.through_proxy && details.config.proxy().is_none() {
             return Ok(Some(Either::A(inner)));
         }
+        self.control.enter(Phase::Send);
         self.control.connection_opened();
         Ok(Some(Either::B(Watch { inner, control: Arc::clone(&self.control) })))
     }

@@ -52,6 +52,8 @@ impl Failure {
     }
 }
 
+const CUT: &str = "its body was cut: the connection ended before it was complete";
+
 fn timed_out(phase: Phase, timeout: Duration, server: &str) -> Error {
     let bound = timeout.as_millis();
     Error::timeout(
@@ -68,6 +70,7 @@ fn exchange_failed(error: ureq::Error, report: &Report, server: &str, max_bytes:
         E::Tls(why) => Error::new(Status::Tls, format!("TLS with {server} failed: {why}")),
         E::TlsRequired => Error::new(Status::Tls, format!("TLS with {server} failed")),
         E::BodyExceedsLimit(_) => too_large(server, max_bytes),
+        E::BodyStalled => unusable(server, CUT),
         E::LargeResponseHeader(..) => unusable(server, "its head is larger than 16 KiB"),
         E::Decompress(..) => unusable(server, "its gzip data is damaged or cut"),
         E::Protocol(why) => unusable(server, &format!("it is not HTTP/1.1 as it should be: {why}")),
@@ -89,7 +92,7 @@ fn io_failed(error: &io::Error, report: &Report, server: &str) -> Error {
     let phase = report.phase;
     if is_end(error.kind()) && phase == Phase::Body && error.kind() == io::ErrorKind::UnexpectedEof
     {
-        return unusable(server, "its body was cut: the connection ended before it was complete");
+        return unusable(server, CUT);
     }
     let what = match phase {
         Phase::Resolve => format!("the host of {server} could not be looked up"),

@@ -54,7 +54,6 @@ impl Socket {
             }
         }
         self.buffers.held_back = 0;
-        self.control.sent_all();
         Ok(())
     }
 
@@ -109,6 +108,7 @@ impl Transport for Socket {
 
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
         self.flush()?;
+        self.control.sent_all();
         let amount = self.read()?;
         self.buffers.input_appended(amount);
         Ok(amount > 0)
