@@ -198,8 +198,10 @@ impl Metrics {
         for (name, label, help, values) in self.labelled() {
             header(&mut out, name, "counter", help);
             for (value_of_label, value) in values {
-                let name = format_args!("experiment_{name}_total{{{label}=\"{value_of_label}\"}}");
-                line(&mut out, format_args!("{name} {value}"));
+                line(
+                    &mut out,
+                    format_args!("experiment_{name}_total{{{label}=\"{value_of_label}\"}} {value}"),
+                );
             }
         }
         for (name, help, value) in [
