@@ -7,6 +7,7 @@ pub mod config;
 pub mod deadline;
 pub mod error;
 pub mod fetch;
+pub mod ffi;
 pub mod logger;
 pub mod metrics;
 pub mod model;
