@@ -155,8 +155,12 @@ impl Control {
         self.state.lock().report.phase == Phase::Body
     }
 
+    /// The connection is there, and the exchange goes on to sending.
     pub fn connection_opened(&self) {
-        self.state.lock().opened = Some(Instant::now());
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        state.opened = Some(now);
+        state.enter(Phase::Send, now);
     }
 
     pub fn connection_closed(&self) {
