@@ -242,6 +242,11 @@ impl Config {
         self.log = Some((max_level, sink));
     }
 
+    /// Takes the log sink out, so that whoever replaces it chooses where the old one is dropped.
+    pub fn take_log(&mut self) -> Option<(Level, Arc<Sink>)> {
+        self.log.take()
+    }
+
     /// Where requests go, without a slash at the end.
     pub fn effective_server_url(&self) -> &str {
         let url = self.server_url.as_deref().unwrap_or(self.zone.server_url());
@@ -308,7 +313,7 @@ fn duration(name: &str, millis: u64) -> Result<Duration, Error> {
     within(name, millis, 0, MAX_MILLIS).map(Duration::from_millis)
 }
 
-fn limit(name: &str, millis: u64) -> Result<Limit, Error> {
+pub(crate) fn limit(name: &str, millis: u64) -> Result<Limit, Error> {
     match millis {
         NO_LIMIT => Ok(Limit::None),
         0..=MAX_MILLIS => Ok(Limit::millis(millis)),

@@ -26,6 +26,7 @@ pub mod connections;
 pub mod deadline;
 pub mod error;
 pub mod fetch;
+pub mod ffi;
 pub mod logger;
 pub mod metrics;
 pub mod model;

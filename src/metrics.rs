@@ -220,8 +220,8 @@ impl Metrics {
         for Family { name, label, help, values } in self.families() {
             header(&mut out, name, "counter", help);
             for (which, value) in values {
-                let name = format_args!("experiment_{name}_total{{{label}=\"{which}\"}}");
-                line(&mut out, format_args!("{name} {value}"));
+                let which = format_args!("{{{label}=\"{which}\"}}").to_string();
+                line(&mut out, format_args!("experiment_{name}_total{which} {value}"));
             }
         }
         for (name, help, value) in [

@@ -218,7 +218,7 @@ pub fn members<'j>(
         _ if is_deeper_than(value, depth) => fault = Some(Invalid::new(subject, Kind::TooDeep)),
         Some(name) => members.push((name, value)),
     })?;
-    keep_last_of_each(&mut members, |a, b| compare_names(&a.0, &b.0));
+    keep_last_of_each(&mut members, |a, b| compare_names(a.0.as_bytes(), b.0.as_bytes()));
     fault.map_or(Ok(members), Err)
 }
 
@@ -227,7 +227,7 @@ fn lone_surrogate(subject: &'static str) -> Invalid {
 }
 
 /// The order in which names are looked up: lengths first, since they mostly settle it.
-pub fn compare_names(a: &str, b: &str) -> Ordering {
+pub fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 

@@ -1,7 +1,7 @@
 //! The service's answer: which variant of each flag the user gets.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -9,9 +9,13 @@ use serde_json::value::RawValue;
 use super::invalid::{Invalid, Kind};
 use super::json::{self, MAX_DEPTH};
 use super::text::{Span, Text, Texts};
+use crate::logger::Logger;
 use crate::tag::Tag;
 
 const SUBJECT: &str = "the answer";
+
+/// Up to so many variants, looking at each is faster than searching.
+const SCANNED: usize = 8;
 
 /// The variants of one answer, in the server's order. Cheap to read from any thread.
 #[derive(Default)]
@@ -46,6 +50,9 @@ struct Answer {
     /// As it was sent; the JSON form is made from it.
     body: String,
     texts: Texts,
+    /// Who is told of a misused pointer to one of its variants. Weak: variants outlive their
+    /// client, and must not keep its log sink from being dropped.
+    logger: OnceLock<Weak<Logger>>,
 }
 
 #[derive(Clone, Copy)]
@@ -75,12 +82,13 @@ impl Variants {
         let mut decoder = Decoder::new(body.len())?;
         decoder.read(&body)?;
         let Decoder { texts, entries, skipped, .. } = decoder;
-        let variants = Variants::of(Arc::new(Answer { body, texts }), entries)?;
+        let variants =
+            Variants::of(Arc::new(Answer { body, texts, logger: OnceLock::new() }), entries)?;
         Ok(Decoded { variants, skipped })
     }
 
     fn of(answer: Arc<Answer>, mut entries: Vec<Spans>) -> Result<Self, Invalid> {
-        let flag_key = |spans: &Spans| answer.texts.get(spans.flag_key).as_str();
+        let flag_key = |spans: &Spans| answer.texts.bytes_of(spans.flag_key);
         let by_flag_key = json::keep_last_of_each(&mut entries, |a, b| {
             json::compare_names(flag_key(a), flag_key(b))
         });
@@ -88,6 +96,13 @@ impl Variants {
         reserve(&mut variants, entries.len())?;
         variants.extend(entries.into_iter().map(|spans| Variant::new(answer.clone(), spans)));
         Ok(Variants { variants, by_flag_key, json: OnceLock::new() })
+    }
+
+    /// Sets, once, who is told of a misused pointer to one of these variants.
+    pub fn report_misuse_to(&self, logger: &Arc<Logger>) {
+        if let Some(variant) = self.variants.first() {
+            variant.answer.logger.get_or_init(|| Arc::downgrade(logger));
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -98,14 +113,17 @@ impl Variants {
         self.variants.is_empty()
     }
 
-    /// The variant of that flag.
-    pub fn get(&self, flag_key: &str) -> Option<&Variant> {
-        self.position(flag_key).map(|position| &self.variants[position])
+    /// The variant of that flag; there is none for bytes that are no text. Allocates nothing.
+    pub fn get(&self, flag_key: impl AsRef<[u8]>) -> Option<&Variant> {
+        self.position(flag_key.as_ref()).map(|position| &self.variants[position])
     }
 
-    fn position(&self, flag_key: &str) -> Option<usize> {
+    fn position(&self, flag_key: &[u8]) -> Option<usize> {
+        if self.variants.len() <= SCANNED {
+            return self.variants.iter().position(|variant| variant.flag_key_bytes() == flag_key);
+        }
         let found = self.by_flag_key.binary_search_by(|&position| {
-            json::compare_names(&self.variants[position as usize].flag_key(), flag_key)
+            json::compare_names(self.variants[position as usize].flag_key_bytes(), flag_key)
         });
         found.ok().map(|index| self.by_flag_key[index] as usize)
     }
@@ -147,7 +165,8 @@ impl Variants {
             return objects;
         };
         let again = json::each_member(&first.answer.body, SUBJECT, |flag_key, value| {
-            let position = json::text_of(flag_key).and_then(|flag_key| self.position(&flag_key));
+            let position =
+                json::text_of(flag_key).and_then(|flag_key| self.position(flag_key.as_bytes()));
             if let (Some(position), true) = (position, value.starts_with('{')) {
                 objects[position] = value;
             }
@@ -161,7 +180,7 @@ impl Variants {
     pub fn filter_deployed(&self) -> Variants {
         let variants: Vec<Variant> = self.iter().filter(|v| v.is_deployed()).cloned().collect();
         let by_flag_key = json::sorted_positions(&variants, |a, b| {
-            json::compare_names(&a.flag_key(), &b.flag_key())
+            json::compare_names(a.flag_key_bytes(), b.flag_key_bytes())
         });
         Variants { variants, by_flag_key, json: OnceLock::new() }
     }
@@ -192,9 +211,18 @@ impl Variant {
         self.tag
     }
 
+    /// Who is told of a misused pointer to it, as long as that is there.
+    pub fn misuse_logger(&self) -> Option<Arc<Logger>> {
+        self.answer.logger.get().and_then(Weak::upgrade)
+    }
+
     /// The flag that it is the variant of.
     pub fn flag_key(&self) -> Text<'_> {
         self.answer.texts.get(self.spans.flag_key)
+    }
+
+    fn flag_key_bytes(&self) -> &[u8] {
+        self.answer.texts.bytes_of(self.spans.flag_key)
     }
 
     /// The variant's own key; JSON text if it is no string.

@@ -145,7 +145,8 @@ impl Control {
     /// Goes on from sending to waiting for the answer, once.
     pub fn sent_all(&self) {
         let mut state = self.state.lock();
-        if state.report.phase == Phase::Send {
+        // A look at a kept connection before the request goes out is no wait for its answer.
+        if state.patient && state.report.phase == Phase::Send {
             state.enter(Phase::FirstByte, Instant::now());
         }
     }
@@ -159,7 +160,7 @@ impl Control {
         self.state.lock().report.phase == Phase::Send
     }
 
-    /// A connection is there, not used before, and the request comes next.
+    /// A connection is there, not used before, and the exchange goes on to sending.
     pub fn connection_opened(&self) {
         let now = Instant::now();
         let mut state = self.state.lock();

@@ -52,6 +52,8 @@ impl Failure {
     }
 }
 
+const CUT: &str = "its body was cut: the connection ended before it was complete";
+
 fn timed_out(phase: Phase, timeout: Duration, server: &str) -> Error {
     let bound = timeout.as_millis();
     Error::timeout(
@@ -67,6 +69,7 @@ fn exchange_failed(error: ureq::Error, report: &Report, server: &str) -> Error {
         E::Rustls(error) => tls_failed(&error, server),
         E::Tls(why) => Error::new(Status::Tls, format!("TLS with {server} failed: {why}")),
         E::TlsRequired => Error::new(Status::Tls, format!("TLS with {server} failed")),
+        E::BodyStalled => unusable(server, CUT),
         E::LargeResponseHeader(..) => unusable(server, "its head is larger than 16 KiB"),
         E::Protocol(why) => unusable(server, &format!("it is not HTTP/1.1 as it should be: {why}")),
         E::ConnectProxyFailed(why) => proxy_failed(&why, server),
@@ -100,7 +103,7 @@ fn io_failed(error: &io::Error, report: &Report, server: &str) -> Error {
     let phase = report.phase;
     if is_end(error.kind()) && phase == Phase::Body && error.kind() == io::ErrorKind::UnexpectedEof
     {
-        return unusable(server, "its body was cut: the connection ended before it was complete");
+        return unusable(server, CUT);
     }
     let what = match phase {
         Phase::Resolve => format!("the host of {server} could not be looked up"),

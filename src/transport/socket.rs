@@ -105,9 +105,7 @@ impl Transport for Socket {
 
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
         self.flush()?;
-        if self.control.is_patient() {
-            self.control.sent_all();
-        }
+        self.control.sent_all();
         let amount = self.read()?;
         self.buffers.input_appended(amount);
         Ok(amount > 0)

@@ -1,0 +1,227 @@
+//! Clients, and the fetch.
+
+use std::cell::RefCell;
+use std::ffi::c_char;
+use std::sync::Arc;
+
+use super::config::exp_config;
+use super::error::{Failure, exp_error};
+use super::facts::Facts;
+use super::guard;
+use super::handle::{Handle, Object, Out, hold};
+use super::options::exp_fetch_options;
+use super::settings::snapshot;
+use super::status::exp_status;
+use super::text::{Chars, exp_text};
+use super::user::exp_user;
+use super::variants::{Fetched, exp_variants};
+use crate::client::{self, Client};
+use crate::config;
+use crate::error::{Error, Status};
+use crate::logger::Level;
+use crate::tag::Tag;
+
+/// Fetches variants over a bounded pool of connections.
+pub struct exp_client {
+    _opaque: [u8; 0],
+}
+
+impl Object for exp_client {
+    type Body = Client;
+    const TAG: Tag = Tag::CLIENT;
+    const NAME: &'static str = "exp_client";
+    const ARGUMENT: &'static str = "client";
+
+    fn given_up(client: &Client) {
+        client.begin_close();
+    }
+}
+
+/// In which form exp_client_metrics writes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum exp_metrics_format {
+    /// One JSON object; times in seconds.
+    EXP_METRICS_JSON = 0,
+    /// OpenMetrics text, version 1.0.0.
+    EXP_METRICS_OPENMETRICS = 1,
+}
+
+/// A client of yours for a server deployment key. `config` may be NULL for the defaults, and is
+/// copied; a value that it refused before fails the call. `client_out` must not be NULL. Reads the
+/// environment and the ca_file if they are wanted; opens no connection and starts no thread.
+/// Anytime, with the settings read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_client_new(
+    api_key: *const c_char,
+    config: *const exp_config,
+    client_out: *mut *mut exp_client,
+    error_out: *mut *mut exp_error,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe {
+        let api_key = Chars::terminated(api_key);
+        create(api_key, config, Out::new(client_out), Out::new(error_out))
+    }
+}
+
+/// The same, with the key's length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_client_new_n(
+    api_key: *const c_char,
+    length: usize,
+    config: *const exp_config,
+    client_out: *mut *mut exp_client,
+    error_out: *mut *mut exp_error,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe {
+        let api_key = Chars::counted(api_key, length);
+        create(api_key, config, Out::new(client_out), Out::new(error_out))
+    }
+}
+
+/// Fetches the variants of a user, on this thread.
+/// `user` may be NULL for one of whom nothing is known, `options` for none; a value that one of
+/// them refused before fails the call. On EXP_OK *variants_out is a set of yours, maybe an empty
+/// one. `variants_out` must not be NULL. A request whose kept connection had ended may be sent,
+/// and so evaluated, twice.
+/// Anytime, with user and options read like a Getter. Blocks no longer than
+/// exp_config_worst_case_millis tells for the client's settings, or than the deadline of the
+/// options. EXP_OK and every status but EXP_ERR_QUEUE_FULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_fetch_v2(
+    client: *mut exp_client,
+    user: *const exp_user,
+    options: *const exp_fetch_options,
+    variants_out: *mut *mut exp_variants,
+    error_out: *mut *mut exp_error,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    let (out, error_out) = unsafe { (Out::new(variants_out), Out::new(error_out)) };
+    guard::report(error_out, || {
+        // SAFETY: the contract of the boundary (mod.rs).
+        let (client, user, options) =
+            unsafe { (hold(client.cast_const())?, snapshot(user)?, snapshot(options)?) };
+        let out = out.required("variants_out")?;
+        let fetched = inside(&client, || client.body.fetch(&user, &options))?;
+        out.set(fetched_by(&client.body, fetched)?);
+        Ok(())
+    })
+}
+
+/// Closes the client: new fetches are refused and those in line end, both with EXP_ERR_CLOSED;
+/// those that run are waited for, and cut off when the time is over, which is EXP_ERR_TIMEOUT:
+/// call it again to wait for their return. 0 to 86400000, or EXP_NO_LIMIT. The client stays yours.
+/// Called from a callback of a fetch with this client, it begins to close, does not wait, and
+/// returns EXP_ERR_TIMEOUT. Anytime. EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_client_close(
+    client: *mut exp_client,
+    timeout_millis: u64,
+) -> exp_status {
+    guard::status(|| {
+        // SAFETY: the contract of the boundary (mod.rs).
+        let client = unsafe { hold(client.cast_const()) }?;
+        let limit = config::limit("timeout_millis", timeout_millis)?;
+        if is_inside(&client) {
+            client.body.begin_close();
+            return Err(Error::new(Status::Timeout, "a fetch cannot wait for its own end"));
+        }
+        client.body.close(limit)
+    })
+}
+
+/// What the client has counted so far, as a text of yours: EXP_METRICS_JSON or
+/// EXP_METRICS_OPENMETRICS. `text_out` must not be NULL. Anytime; returns at once. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_client_metrics(
+    client: *mut exp_client,
+    format: i32,
+    text_out: *mut *mut exp_text,
+    error_out: *mut *mut exp_error,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    let (out, error_out) = unsafe { (Out::new(text_out), Out::new(error_out)) };
+    guard::report(error_out, || {
+        // SAFETY: the contract of the boundary (mod.rs).
+        let client = unsafe { hold(client.cast_const()) }?;
+        let out = out.required("text_out")?;
+        out.set(metrics(&client.body, format)?);
+        Ok(())
+    })
+}
+
+/// # Safety
+///
+/// The contract of the boundary.
+unsafe fn create(
+    api_key: Chars,
+    config: *const exp_config,
+    out: Out<exp_client>,
+    error_out: Out<exp_error>,
+) -> exp_status {
+    guard::report(error_out, || {
+        let out = out.required("client_out")?;
+        let api_key = api_key.required("api_key")?;
+        // SAFETY: by this function's contract.
+        let config = unsafe { snapshot(config) }?;
+        out.set(Client::new(api_key, &config)?);
+        Ok(())
+    })
+}
+
+fn metrics(client: &Client, format: i32) -> Result<String, Error> {
+    let (metrics, gauges) = (client.metrics(), client.gauges());
+    match format {
+        format if format == exp_metrics_format::EXP_METRICS_JSON as i32 => {
+            Ok(metrics.to_json(gauges))
+        }
+        format if format == exp_metrics_format::EXP_METRICS_OPENMETRICS as i32 => {
+            Ok(metrics.to_openmetrics(gauges))
+        }
+        _ => Err(Error::invalid_argument(format!(
+            "format must be EXP_METRICS_JSON (0) or EXP_METRICS_OPENMETRICS (1), but is {format}"
+        ))),
+    }
+}
+
+/// What the fetch came to, as the host gets it.
+fn fetched_by(client: &Client, fetched: client::Fetched) -> Result<Fetched, Failure> {
+    let client::Fetched { result, attempts, timings } = fetched;
+    let facts = Facts { attempts, timings };
+    match result {
+        Ok(variants) => {
+            variants.report_misuse_to(client.logger());
+            Ok(Fetched { variants, facts })
+        }
+        Err(error) => Err(Failure { error, facts }),
+    }
+}
+
+thread_local! {
+    /// The clients that this thread is inside of, by address.
+    static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs a call that may call the host back; a defect in it is logged.
+fn inside<T>(client: &Arc<Handle<exp_client>>, call: impl FnOnce() -> T) -> Result<T, Error> {
+    let entered = INSIDE.try_with(|clients| clients.borrow_mut().push(address(client)));
+    let result = guard::contain(call);
+    if entered.is_ok() {
+        // At the very end of a thread the list may have gone meanwhile.
+        let _ = INSIDE.try_with(|clients| clients.borrow_mut().pop());
+    }
+    result.inspect_err(|defect| {
+        client.body.logger().log(Level::Error, || defect.message.clone().into_owned());
+    })
+}
+
+fn is_inside(client: &Arc<Handle<exp_client>>) -> bool {
+    INSIDE.try_with(|clients| clients.borrow().contains(&address(client))).unwrap_or(false)
+}
+
+fn address(client: &Arc<Handle<exp_client>>) -> usize {
+    Arc::as_ptr(client).addr()
+}

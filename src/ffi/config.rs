@@ -1,0 +1,515 @@
+//! Settings of clients.
+
+use std::ffi::{c_char, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use super::error::exp_error;
+use super::guard;
+use super::handle::{Object, find, give};
+use super::options::{UserData, required_bool};
+use super::settings::{Settings, rejection, set};
+use super::status::exp_status;
+use super::text::{Chars, Terminated};
+use crate::config::{Config, NO_LIMIT, Zone};
+use crate::deadline::Limit;
+use crate::error::Error;
+use crate::logger::{Level, Sink};
+use crate::tag::Tag;
+
+/// Settings of clients. A client copies them when it is created.
+pub struct exp_config {
+    _opaque: [u8; 0],
+}
+
+impl Object for exp_config {
+    type Body = Settings<Config>;
+    const TAG: Tag = Tag::CONFIG;
+    const NAME: &'static str = "exp_config";
+    const ARGUMENT: &'static str = "config";
+}
+
+/// Which of the service's data centres is asked.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum exp_zone {
+    EXP_ZONE_US = 0,
+    EXP_ZONE_EU = 1,
+}
+
+/// How loud a log line is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum exp_log_level {
+    EXP_LOG_ERROR = 1,
+    EXP_LOG_WARN = 2,
+    EXP_LOG_INFO = 3,
+    EXP_LOG_DEBUG = 4,
+}
+
+impl From<Level> for exp_log_level {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Error => exp_log_level::EXP_LOG_ERROR,
+            Level::Warn => exp_log_level::EXP_LOG_WARN,
+            Level::Info => exp_log_level::EXP_LOG_INFO,
+            Level::Debug => exp_log_level::EXP_LOG_DEBUG,
+        }
+    }
+}
+
+/// Takes a log line: NUL-terminated UTF-8, `length` bytes without the NUL, borrowed for the call.
+/// On any thread, several at once.
+pub type exp_log_callback = Option<
+    unsafe extern "C" fn(
+        user_data: *mut c_void,
+        level: exp_log_level,
+        message: *const c_char,
+        length: usize,
+    ),
+>;
+
+/// Told that the library will not use user_data any more.
+pub type exp_finalizer = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
+
+/// Settings of yours, all at their defaults. NULL only after a defect. Anytime.
+#[unsafe(no_mangle)]
+pub extern "C" fn exp_config_new() -> *mut exp_config {
+    guard::value(ptr::null_mut(), || Ok(give(Config::default().into())))
+}
+
+/// The first value that was refused, borrowed; NULL if there was none. exp_client_new fails with
+/// it. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_error(config: *const exp_config) -> *const exp_error {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { rejection(config) }
+}
+
+/// The longest that a fetch can take with these settings, by the table of the documentation: for
+/// each attempt the wait for a connection and the timeout, between two of them the largest
+/// back-off, and no more than the deadline. EXP_NO_LIMIT if nothing bounds it; NULL stands for the
+/// defaults. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_worst_case_millis(config: *const exp_config) -> u64 {
+    guard::value(0, || {
+        // SAFETY: the contract of the boundary (mod.rs).
+        let config = unsafe { find(config) }?.map(|config| config.body.value()).unwrap_or_default();
+        Ok(match config.schedule.worst_case() {
+            Limit::After(time) => u64::try_from(time.as_millis()).unwrap_or(NO_LIMIT),
+            Limit::None => NO_LIMIT,
+        })
+    })
+}
+
+/// Where the service is: http(s)://host[:port][/base/path]. Wins over the zone. Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_server_url(
+    config: *mut exp_config,
+    server_url: *const c_char,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set_text(config, Chars::terminated(server_url), "server_url", Config::set_server_url) }
+}
+
+/// The same, with the text's length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_server_url_n(
+    config: *mut exp_config,
+    server_url: *const c_char,
+    length: usize,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe {
+        set_text(config, Chars::counted(server_url, length), "server_url", Config::set_server_url)
+    }
+}
+
+/// Whose data centre is asked: EXP_ZONE_US (the default) or EXP_ZONE_EU. Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_server_zone(
+    config: *mut exp_config,
+    zone: i32,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe {
+        set(config, |config| {
+            config.set_server_zone(zone_of(zone)?);
+            Ok(())
+        })
+    }
+}
+
+/// What the first attempt may take from its connection to the last byte of the answer: 1 to
+/// 86400000; 10000 by default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_fetch_timeout_millis(
+    config: *mut exp_config,
+    millis: u64,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_fetch_timeout(millis)) }
+}
+
+/// What each attempt may wait for a connection of the pool: 0 (not at all) to 86400000, or
+/// EXP_NO_LIMIT; by default the attempt's own timeout. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_fetch_pool_acquire_timeout_millis(
+    config: *mut exp_config,
+    millis: u64,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_fetch_pool_acquire_timeout(millis)) }
+}
+
+/// Attempts after the first: 0 (the default) to 100. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_fetch_retries(
+    config: *mut exp_config,
+    retries: u32,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_fetch_retries(retries)) }
+}
+
+/// What each attempt after the first may take: 1 to 86400000; 10000 by default. Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_fetch_retry_timeout_millis(
+    config: *mut exp_config,
+    millis: u64,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_fetch_retry_timeout(millis)) }
+}
+
+/// The wait before the second attempt: 0 to 86400000; 500 by default. Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_fetch_retry_backoff_min_millis(
+    config: *mut exp_config,
+    millis: u64,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_fetch_retry_backoff_min(millis)) }
+}
+
+/// The longest wait between two attempts: 0 to 86400000; 10000 by default. A service that asks for
+/// more ends the fetch. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_fetch_retry_backoff_max_millis(
+    config: *mut exp_config,
+    millis: u64,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_fetch_retry_backoff_max(millis)) }
+}
+
+/// What each wait is multiplied by for the next: 1 to 100; 1.5 by default. Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_fetch_retry_backoff_scalar(
+    config: *mut exp_config,
+    scalar: f64,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_fetch_retry_backoff_scalar(scalar)) }
+}
+
+/// Whether each wait is drawn evenly between zero and the back-off: EXP_TRUE or EXP_FALSE (the
+/// default). Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_fetch_retry_jitter(
+    config: *mut exp_config,
+    on: i32,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set_bool(config, on, "fetch_retry_jitter", Config::set_fetch_retry_jitter) }
+}
+
+/// Retries allowed for each hundred fetches of the client, beyond which the last error is reported
+/// at once: 1 to 100, or 0 for no such budget (the default). Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_fetch_retry_budget_percent(
+    config: *mut exp_config,
+    percent: u32,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_fetch_retry_budget(percent)) }
+}
+
+/// A bound on every whole fetch, from the call to its return: 0 to 86400000, or EXP_NO_LIMIT (the
+/// default). Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_fetch_deadline_millis(
+    config: *mut exp_config,
+    millis: u64,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_fetch_deadline(millis)) }
+}
+
+/// Connections, and so exchanges at the same time: 1 to 1024; 8 by default. Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_connection_pool_max_size(
+    config: *mut exp_config,
+    size: u32,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_connection_pool_max_size(size)) }
+}
+
+/// How long an unused connection is kept: 0 (none is used again) to 86400000; 30000 by default.
+/// Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_connection_idle_timeout_millis(
+    config: *mut exp_config,
+    millis: u64,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_connection_idle_timeout(millis)) }
+}
+
+/// How long a connection is used, so that a busy client follows the service to a new address: 0 to
+/// 86400000, or EXP_NO_LIMIT; 300000 by default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_connection_max_lifetime_millis(
+    config: *mut exp_config,
+    millis: u64,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_connection_max_lifetime(millis)) }
+}
+
+/// Asynchronous fetches that may be pending at once: 1 to 1000000; 1024 by default. Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_max_pending_fetches(
+    config: *mut exp_config,
+    count: u32,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_max_pending_fetches(count)) }
+}
+
+/// The largest body that is read, after decompression: 1 to 1073741824; 8388608 by default. Setter.
+/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_max_response_bytes(
+    config: *mut exp_config,
+    bytes: u64,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set(config, |config| config.set_max_response_bytes(bytes)) }
+}
+
+/// A PEM file with the authorities to trust in place of the built-in ones; read when a client is
+/// created. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_ca_file(
+    config: *mut exp_config,
+    ca_file: *const c_char,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set_text(config, Chars::terminated(ca_file), "ca_file", Config::set_ca_file) }
+}
+
+/// The same, with the text's length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_ca_file_n(
+    config: *mut exp_config,
+    ca_file: *const c_char,
+    length: usize,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set_text(config, Chars::counted(ca_file, length), "ca_file", Config::set_ca_file) }
+}
+
+/// The proxy to go through: http://[user:password@]host[:port]. Wins over the environment. Setter.
+/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_proxy_url(
+    config: *mut exp_config,
+    proxy_url: *const c_char,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set_text(config, Chars::terminated(proxy_url), "proxy_url", Config::set_proxy_url) }
+}
+
+/// The same, with the text's length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_proxy_url_n(
+    config: *mut exp_config,
+    proxy_url: *const c_char,
+    length: usize,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe {
+        set_text(config, Chars::counted(proxy_url, length), "proxy_url", Config::set_proxy_url)
+    }
+}
+
+/// Whether HTTPS_PROXY and its kin are obeyed, as found when a client is created: EXP_TRUE (the
+/// default) or EXP_FALSE. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_use_environment_proxy(
+    config: *mut exp_config,
+    on: i32,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set_bool(config, on, "use_environment_proxy", Config::set_use_environment_proxy) }
+}
+
+/// What the service is told to be asked by, as name/version; libexperiment by default. Setter.
+/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_library(
+    config: *mut exp_config,
+    library: *const c_char,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set_text(config, Chars::terminated(library), "library", Config::set_library) }
+}
+
+/// The same, with the text's length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_library_n(
+    config: *mut exp_config,
+    library: *const c_char,
+    length: usize,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set_text(config, Chars::counted(library, length), "library", Config::set_library) }
+}
+
+/// Whether the log callback gets everything, whatever its level: EXP_TRUE or EXP_FALSE (the
+/// default). Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_debug(config: *mut exp_config, on: i32) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { set_bool(config, on, "debug", Config::set_debug) }
+}
+
+/// Who takes log lines up to a level (EXP_LOG_...), in place of who did before; NULL, with any
+/// level, for nobody.
+/// Without a callback nothing is written anywhere.
+/// On EXP_OK user_data belongs to the library, which calls `finalizer`, if there is one, exactly
+/// once: when the settings, all clients created from them and the calls inside those are gone, or
+/// the callback was replaced in all of them; at once if `callback` is NULL. It is called on the
+/// thread on which that happens. On any other status user_data stays yours.
+/// Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_config_set_log_callback(
+    config: *mut exp_config,
+    callback: exp_log_callback,
+    user_data: *mut c_void,
+    finalizer: exp_finalizer,
+    max_level: i32,
+) -> exp_status {
+    let user_data = UserData(user_data);
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe {
+        set(config, |config| {
+            let level = callback.map(|_| level_of(max_level)).transpose()?;
+            let host = Host { callback, finalizer, user_data };
+            let old = config.take_log();
+            // What the step returns is dropped outside the lock: its finalizer may call us.
+            Ok(match level {
+                Some(level) => {
+                    config.set_log(level, sink(host));
+                    (old, None)
+                }
+                None => (old, Some(host)),
+            })
+        })
+    }
+}
+
+fn sink(host: Host) -> Arc<Sink> {
+    Arc::new(move |level, message: &str| host.log(level, message))
+}
+
+/// The host's side of a log callback.
+struct Host {
+    callback: exp_log_callback,
+    finalizer: exp_finalizer,
+    user_data: UserData,
+}
+
+impl Host {
+    fn log(&self, level: Level, message: &str) {
+        let Some(callback) = self.callback else { return };
+        let message = Terminated::from(message.to_owned());
+        // SAFETY: the host promised that its callback can be called with its user_data, which it
+        // gave up until the finalizer; the message is alive.
+        guard::outside(|| unsafe {
+            callback(self.user_data.get(), level.into(), message.as_ptr(), message.len());
+        });
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if let Some(finalizer) = self.finalizer {
+            // SAFETY: the host promised that its finalizer can be called with its user_data. This
+            // is the one time, and nobody can call the callback any more.
+            guard::outside(|| unsafe { finalizer(self.user_data.get()) });
+        }
+    }
+}
+
+/// # Safety
+///
+/// The contract of the boundary.
+unsafe fn set_text(
+    config: *mut exp_config,
+    text: Chars,
+    name: &str,
+    set_to: impl FnOnce(&mut Config, &str) -> Result<(), Error>,
+) -> exp_status {
+    // SAFETY: by this function's contract.
+    unsafe { set(config, |config| set_to(config, text.required(name)?)) }
+}
+
+/// # Safety
+///
+/// The contract of the boundary.
+unsafe fn set_bool(
+    config: *mut exp_config,
+    on: i32,
+    name: &str,
+    set_to: impl FnOnce(&mut Config, bool),
+) -> exp_status {
+    // SAFETY: by this function's contract.
+    unsafe {
+        set(config, |config| {
+            set_to(config, required_bool(name, on)?);
+            Ok(())
+        })
+    }
+}
+
+fn zone_of(zone: i32) -> Result<Zone, Error> {
+    match zone {
+        zone if zone == exp_zone::EXP_ZONE_US as i32 => Ok(Zone::Us),
+        zone if zone == exp_zone::EXP_ZONE_EU as i32 => Ok(Zone::Eu),
+        _ => Err(Error::invalid_argument(format!(
+            "server_zone must be EXP_ZONE_US (0) or EXP_ZONE_EU (1), but is {zone}"
+        ))),
+    }
+}
+
+fn level_of(level: i32) -> Result<Level, Error> {
+    [Level::Error, Level::Warn, Level::Info, Level::Debug]
+        .into_iter()
+        .find(|&known| exp_log_level::from(known) as i32 == level)
+        .ok_or_else(|| {
+            Error::invalid_argument(format!(
+                "max_level must be EXP_LOG_ERROR (1) to EXP_LOG_DEBUG (4), but is {level}"
+            ))
+        })
+}

@@ -1,0 +1,169 @@
+//! What a failure tells.
+
+use std::ffi::c_char;
+use std::ptr;
+
+use super::facts::{Facts, exp_phase};
+use super::guard;
+use super::handle::{Object, find, give, give_reference, hold};
+use super::status::exp_status;
+use super::text::Terminated;
+use crate::error::Error;
+use crate::tag::Tag;
+
+/// Why a call failed.
+pub struct exp_error {
+    _opaque: [u8; 0],
+}
+
+impl Object for exp_error {
+    type Body = Report;
+    const TAG: Tag = Tag::ERROR;
+    const NAME: &'static str = "exp_error";
+    const ARGUMENT: &'static str = "error";
+
+    fn bears(tag: Tag) -> bool {
+        matches!(tag, Tag::ERROR | Tag::BORROWED_ERROR)
+    }
+}
+
+/// A failure on its way to the host.
+pub struct Failure {
+    pub error: Error,
+    pub facts: Facts,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure { error, facts: Facts::default() }
+    }
+}
+
+/// A failure as the host reads it.
+pub struct Report {
+    failure: Failure,
+    message: Terminated,
+}
+
+impl From<Failure> for Report {
+    fn from(failure: Failure) -> Self {
+        let message = failure.error.message.clone().into_owned().into();
+        Report { failure, message }
+    }
+}
+
+impl Report {
+    pub fn error(&self) -> &Error {
+        &self.failure.error
+    }
+}
+
+/// The status that the call returned; EXP_OK for NULL. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_error_status(error: *const exp_error) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    let status = unsafe { read(error, None, |report| Some(report.error().status.into())) };
+    let otherwise =
+        if error.is_null() { exp_status::EXP_OK } else { exp_status::EXP_ERR_INVALID_ARGUMENT };
+    status.unwrap_or(otherwise)
+}
+
+/// One line that says what happened and what to do, without the API key and without anything of
+/// the user; NULL for NULL. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_error_message(error: *const exp_error) -> *const c_char {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(error, ptr::null(), |report| report.message.as_ptr()) }
+}
+
+/// The message's length in bytes. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_error_message_length(error: *const exp_error) -> usize {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(error, 0, |report| report.message.len()) }
+}
+
+/// The HTTP status of the last answer; 0 when there was none. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_error_http_status(error: *const exp_error) -> i32 {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(error, 0, |report| report.error().http_status.map_or(0, i32::from)) }
+}
+
+/// Attempts made, the first included; 0 when the call failed before the first. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_error_attempts(error: *const exp_error) -> u32 {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(error, 0, |report| report.failure.facts.attempts) }
+}
+
+/// 1 if the same call may succeed when made again: timeouts, network failures, unreadable answers,
+/// and every HTTP status but the 4xx, of which 429 counts. Else 0. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_error_is_retryable(error: *const exp_error) -> i32 {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(error, 0, |report| report.error().retryable.into()) }
+}
+
+/// How long the service asked to be left alone; 0 if it did not. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_error_retry_after_millis(error: *const exp_error) -> u64 {
+    let millis = |report: &Report| {
+        let wait = report.error().retry_after.unwrap_or_default();
+        u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
+    };
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(error, 0, millis) }
+}
+
+/// What a fetch was doing when its time was over; EXP_PHASE_NONE if it failed otherwise. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_error_phase(error: *const exp_error) -> exp_phase {
+    let none = exp_phase::EXP_PHASE_NONE;
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(error, none, |report| report.error().phase.map_or(none, Into::into)) }
+}
+
+/// Microseconds spent in a phase (EXP_PHASE_...), all attempts together; 0 for any other number.
+/// Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_error_phase_micros(error: *const exp_error, phase: i32) -> u64 {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(error, 0, |report| report.failure.facts.phase_micros(phase)) }
+}
+
+/// 1 if the last attempt went over a connection that had served before, else 0. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_error_connection_reused(error: *const exp_error) -> i32 {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(error, 0, |report| report.failure.facts.connection_reused()) }
+}
+
+/// A reference of yours to the same error, not necessarily at the same address; give it up with
+/// exp_free. NULL for NULL. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_error_retain(error: *const exp_error) -> *mut exp_error {
+    guard::value(ptr::null_mut(), || {
+        // SAFETY: the contract of the boundary (mod.rs).
+        let handle = unsafe { hold(error) }?;
+        if handle.tag() == Tag::ERROR {
+            return Ok(give_reference(handle));
+        }
+        let Failure { error, facts } = &handle.body.failure;
+        Ok(give(Failure { error: error.clone(), facts: facts.clone() }.into()))
+    })
+}
+
+/// # Safety
+///
+/// The contract of the boundary.
+unsafe fn read<T: Copy>(
+    error: *const exp_error,
+    otherwise: T,
+    get: impl FnOnce(&Report) -> T,
+) -> T {
+    guard::value(otherwise, || {
+        // SAFETY: by this function's contract.
+        Ok(unsafe { find(error) }?.map_or(otherwise, |error| get(&error.body)))
+    })
+}

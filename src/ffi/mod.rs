@@ -1,0 +1,76 @@
+//! The C boundary: the only room that names `c_char`.
+//!
+//! Every function of `include/experiment.h`, which is generated from this room, is here under its
+//! C name, a plain function of a line or three. What they have in common is in four files:
+//!
+//! - `guard.rs`: no panic gets out, none is printed;
+//! - `handle.rs`: objects as C holds them, their tags, out parameters, and `exp_free`;
+//! - `text.rs`: strings in and out;
+//! - `settings.rs`: objects that are set up step by step and remember the first refusal.
+//!
+//! The objects: `config.rs`, `user.rs`, `options.rs`, `cancel.rs`, `client.rs`, `variants.rs`,
+//! `error.rs`; `facts.rs` is what variants and errors both tell about their fetch, `status.rs` the
+//! numbers of the statuses, `version.rs` the library's own.
+//!
+//! Three rules make the `unsafe` here short. An object is an [`Arc`](std::sync::Arc) whose first
+//! word is its tag, and everything in it is `Sync`: no `&mut` ever comes from a pointer of C's, so
+//! that concurrent calls are at worst a surprise to the host. Whoever blocks or calls the host
+//! holds a reference of its own. And each unsafe block relies on the contract below and nothing
+//! else: a pointer is NULL or leads to what the signature says or to another live object of this
+//! library, texts and outs are valid for the call.
+//!
+//! Documentation of public items is written for readers of C: cbindgen copies it to the header,
+//! which opens with this contract:
+//!
+//! ```text
+#![doc = include_str!("contract.txt")]
+//! ```
+#![allow(unsafe_code, non_camel_case_types, clippy::missing_safety_doc)]
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+// In the order in which the header has them.
+mod version;
+
+mod status;
+
+mod config;
+
+mod user;
+
+mod options;
+
+mod cancel;
+
+mod client;
+
+mod variants;
+
+mod error;
+
+mod facts;
+
+mod text;
+
+mod handle;
+
+mod guard;
+
+mod settings;
+
+#[cfg(feature = "test-panic")]
+mod test_panic;
+
+pub use cancel::*;
+pub use client::*;
+pub use config::*;
+pub use error::*;
+pub use facts::exp_phase;
+pub use handle::exp_free;
+pub use options::*;
+pub use status::*;
+#[cfg(feature = "test-panic")]
+pub use test_panic::*;
+pub use text::{exp_text, exp_text_length, exp_text_value};
+pub use user::*;
+pub use variants::*;
+pub use version::*;

@@ -1,0 +1,13 @@
+//! A function that panics, for the tests of the guard; in no build that is shipped.
+
+use super::error::exp_error;
+use super::guard;
+use super::handle::Out;
+use super::status::exp_status;
+
+/// cbindgen:ignore
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_test_panic(error_out: *mut *mut exp_error) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    guard::report(unsafe { Out::new(error_out) }, || panic!("a test\nof two lines"))
+}

@@ -1,0 +1,345 @@
+//! What a fetch returns.
+
+use std::ffi::c_char;
+use std::ptr;
+use std::sync::{Arc, LazyLock};
+
+use super::error::exp_error;
+use super::facts::Facts;
+use super::guard;
+use super::handle::{Object, Out, find, give_reference, hold, tag_of, wrong_kind};
+use super::status::exp_status;
+use super::text::Chars;
+use crate::error::Error;
+use crate::logger::Level;
+use crate::model::{Text, Variant, Variants};
+use crate::tag::Tag;
+
+/// The variants of one fetch, in the service's order, and what is known of that fetch. It never
+/// changes, and outlives its client if it has to.
+pub struct exp_variants {
+    _opaque: [u8; 0],
+}
+
+/// The variant of one flag, borrowed from its set.
+pub struct exp_variant {
+    _opaque: [u8; 0],
+}
+
+impl Object for exp_variants {
+    type Body = Fetched;
+    const TAG: Tag = Tag::VARIANTS;
+    const NAME: &'static str = "exp_variants";
+    const ARGUMENT: &'static str = "variants";
+}
+
+#[derive(Default)]
+pub struct Fetched {
+    pub variants: Variants,
+    pub facts: Facts,
+}
+
+/// What NULL stands for.
+static EMPTY: LazyLock<Fetched> = LazyLock::new(Fetched::default);
+
+/// How many variants there are. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_count(variants: *const exp_variants) -> usize {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(variants, 0, |set| set.variants.len()) }
+}
+
+/// The variant of a flag, borrowed from the set; NULL if it has none. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_get(
+    variants: *const exp_variants,
+    flag_key: *const c_char,
+) -> *const exp_variant {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { get(variants, Chars::terminated(flag_key)) }
+}
+
+/// The same, with the key's length. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_get_n(
+    variants: *const exp_variants,
+    flag_key: *const c_char,
+    length: usize,
+) -> *const exp_variant {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { get(variants, Chars::counted(flag_key, length)) }
+}
+
+/// The variant at a position from 0, borrowed from the set; NULL behind the last. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_at(
+    variants: *const exp_variants,
+    index: usize,
+) -> *const exp_variant {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(variants, ptr::null(), |set| address(set.variants.at(index))) }
+}
+
+/// The value of a flag's variant, borrowed from the set; `fallback`, untouched, if there is no
+/// such variant or it has no value. For its length: exp_variants_get, exp_variant_value_length.
+/// Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_value(
+    variants: *const exp_variants,
+    flag_key: *const c_char,
+    fallback: *const c_char,
+) -> *const c_char {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { value(variants, Chars::terminated(flag_key), fallback) }
+}
+
+/// The same, with the key's length. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_value_n(
+    variants: *const exp_variants,
+    flag_key: *const c_char,
+    length: usize,
+    fallback: *const c_char,
+) -> *const c_char {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { value(variants, Chars::counted(flag_key, length), fallback) }
+}
+
+/// The whole set as one JSON object, each variant under its flag's key as the service sent it;
+/// borrowed from the set, which makes it when first asked. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_json(variants: *const exp_variants) -> *const c_char {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(variants, ptr::null(), |set| start(Some(set.variants.json()))) }
+}
+
+/// The length of that JSON in bytes. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_json_length(variants: *const exp_variants) -> usize {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(variants, 0, |set| set.variants.json().len()) }
+}
+
+/// A set of yours with those variants that are deployed and not the default of their flag: what
+/// the deprecated `fetch` of the official SDKs returns. `variants_out` must not be NULL. Getter.
+/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_filter_deployed(
+    variants: *const exp_variants,
+    variants_out: *mut *mut exp_variants,
+    error_out: *mut *mut exp_error,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    let (out, error_out) = unsafe { (Out::new(variants_out), Out::new(error_out)) };
+    guard::report(error_out, || {
+        let out = out.required("variants_out")?;
+        // SAFETY: the contract of the boundary (mod.rs).
+        let set = unsafe { set(variants) }?;
+        out.set(Fetched { variants: set.variants.filter_deployed(), facts: set.facts.clone() });
+        Ok(())
+    })
+}
+
+/// A reference of yours to the same set; give it up with exp_free. NULL for NULL. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_retain(variants: *const exp_variants) -> *mut exp_variants {
+    // SAFETY: the contract of the boundary (mod.rs).
+    guard::value(ptr::null_mut(), || Ok(give_reference(unsafe { hold(variants) }?)))
+}
+
+/// Attempts that the fetch took, the first included; 0 for NULL. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_attempts(variants: *const exp_variants) -> u32 {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(variants, 0, |set| set.facts.attempts) }
+}
+
+/// 1 if the last attempt went over a connection that had served before, else 0. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_connection_reused(variants: *const exp_variants) -> i32 {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(variants, 0, |set| set.facts.connection_reused()) }
+}
+
+/// Microseconds that the fetch spent in a phase (EXP_PHASE_...), all attempts together; 0 for any
+/// other number. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_phase_micros(
+    variants: *const exp_variants,
+    phase: i32,
+) -> u64 {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(variants, 0, |set| set.facts.phase_micros(phase)) }
+}
+
+/// The key of the flag. NULL for NULL, as in all of these. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variant_flag_key(variant: *const exp_variant) -> *const c_char {
+    // SAFETY: the contract of the boundary (mod.rs).
+    start(unsafe { field(variant, |variant| Some(variant.flag_key())) })
+}
+
+/// Its length in bytes; 0 for NULL, as in all of these. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variant_flag_key_length(variant: *const exp_variant) -> usize {
+    // SAFETY: the contract of the boundary (mod.rs).
+    length(unsafe { field(variant, |variant| Some(variant.flag_key())) })
+}
+
+/// The key of the variant; NULL if the service sent none. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variant_key(variant: *const exp_variant) -> *const c_char {
+    // SAFETY: the contract of the boundary (mod.rs).
+    start(unsafe { field(variant, Variant::key) })
+}
+
+/// Its length in bytes. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variant_key_length(variant: *const exp_variant) -> usize {
+    // SAFETY: the contract of the boundary (mod.rs).
+    length(unsafe { field(variant, Variant::key) })
+}
+
+/// The value of the variant; JSON if the service sent no string, NULL if it sent none. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variant_value(variant: *const exp_variant) -> *const c_char {
+    // SAFETY: the contract of the boundary (mod.rs).
+    start(unsafe { field(variant, Variant::value) })
+}
+
+/// Its length in bytes. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variant_value_length(variant: *const exp_variant) -> usize {
+    // SAFETY: the contract of the boundary (mod.rs).
+    length(unsafe { field(variant, Variant::value) })
+}
+
+/// The payload of the variant as JSON; NULL if the service sent none. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variant_payload_json(variant: *const exp_variant) -> *const c_char {
+    // SAFETY: the contract of the boundary (mod.rs).
+    start(unsafe { field(variant, Variant::payload_json) })
+}
+
+/// Its length in bytes. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variant_payload_json_length(variant: *const exp_variant) -> usize {
+    // SAFETY: the contract of the boundary (mod.rs).
+    length(unsafe { field(variant, Variant::payload_json) })
+}
+
+/// The metadata of the variant as JSON; NULL if the service sent none. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variant_metadata_json(variant: *const exp_variant) -> *const c_char {
+    // SAFETY: the contract of the boundary (mod.rs).
+    start(unsafe { field(variant, Variant::metadata_json) })
+}
+
+/// Its length in bytes. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variant_metadata_json_length(variant: *const exp_variant) -> usize {
+    // SAFETY: the contract of the boundary (mod.rs).
+    length(unsafe { field(variant, Variant::metadata_json) })
+}
+
+/// # Safety
+///
+/// As for `handle::find`.
+unsafe fn set<'a>(variants: *const exp_variants) -> Result<&'a Fetched, Error> {
+    // SAFETY: by this function's contract.
+    Ok(unsafe { find(variants) }?.map_or_else(|| &*EMPTY, |variants| &variants.body))
+}
+
+/// # Safety
+///
+/// The contract of the boundary.
+unsafe fn read<T>(
+    variants: *const exp_variants,
+    otherwise: T,
+    get: impl FnOnce(&Fetched) -> T,
+) -> T {
+    // SAFETY: by this function's contract.
+    guard::value(otherwise, || Ok(get(unsafe { set(variants) }?)))
+}
+
+/// # Safety
+///
+/// The contract of the boundary.
+unsafe fn get(variants: *const exp_variants, flag_key: Chars) -> *const exp_variant {
+    guard::value(ptr::null(), || {
+        // SAFETY: by this function's contract.
+        let set = unsafe { set(variants) }?;
+        Ok(address(set.variants.get(flag_key.required_bytes("flag_key")?)))
+    })
+}
+
+/// # Safety
+///
+/// The contract of the boundary.
+unsafe fn value(
+    variants: *const exp_variants,
+    flag_key: Chars,
+    fallback: *const c_char,
+) -> *const c_char {
+    guard::value(fallback, || {
+        // SAFETY: by this function's contract.
+        let set = unsafe { set(variants) }?;
+        let variant = set.variants.get(flag_key.required_bytes("flag_key")?);
+        Ok(variant.and_then(Variant::value).map_or(fallback, |value| start(Some(value))))
+    })
+}
+
+/// # Safety
+///
+/// The contract of the boundary, as long as `'a` is used.
+unsafe fn field<'a>(
+    variant: *const exp_variant,
+    get: impl FnOnce(&'a Variant) -> Option<Text<'a>>,
+) -> Option<Text<'a>> {
+    // SAFETY: by this function's contract.
+    guard::value(None, || Ok(unsafe { find_variant(variant) }?.and_then(get)))
+}
+
+/// # Safety
+///
+/// As for `handle::find`.
+unsafe fn find_variant<'a>(variant: *const exp_variant) -> Result<Option<&'a Variant>, Error> {
+    if variant.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: by this function's contract.
+    match unsafe { tag_of(variant.cast()) } {
+        // SAFETY: only a `Variant` bears that tag, and its set is alive.
+        Some(Tag::VARIANT) => Ok(Some(unsafe { &*variant.cast::<Variant>() })),
+        tag => Err(wrong_kind("variant", "exp_variant", tag)),
+    }
+}
+
+/// Tells the host, if it listens, that it freed what it had borrowed.
+///
+/// # Safety
+///
+/// `variant` leads to a live variant.
+pub unsafe fn log_freed(variant: *const exp_variant) {
+    // SAFETY: by this function's contract.
+    let variant = unsafe { find_variant(variant) }.ok().flatten();
+    let logger: Option<Arc<_>> = variant.and_then(Variant::misuse_logger);
+    if let Some(logger) = logger {
+        logger.log(Level::Error, || {
+            "exp_free was called with an exp_variant, which belongs to its exp_variants; ignored"
+                .to_owned()
+        });
+    }
+}
+
+fn address(variant: Option<&Variant>) -> *const exp_variant {
+    variant.map_or(ptr::null(), |variant| ptr::from_ref(variant).cast())
+}
+
+fn start(text: Option<Text>) -> *const c_char {
+    text.map_or(ptr::null(), |text| text.as_ptr().cast())
+}
+
+fn length(text: Option<Text>) -> usize {
+    text.map_or(0, |text| text.len())
+}

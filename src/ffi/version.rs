@@ -1,0 +1,33 @@
+//! The version of the library, from Cargo.toml alone; build.rs makes the macros of the header.
+
+use std::ffi::{CStr, c_char};
+
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => panic!("a version holds no NUL"),
+    };
+
+const NUMBER: u32 = part(env!("CARGO_PKG_VERSION_MAJOR")) << 16
+    | part(env!("CARGO_PKG_VERSION_MINOR")) << 8
+    | part(env!("CARGO_PKG_VERSION_PATCH"));
+
+const fn part(text: &str) -> u32 {
+    match u8::from_str_radix(text, 10) {
+        Ok(part) => part as u32,
+        Err(_) => panic!("each part of the version has one byte in the version's number"),
+    }
+}
+
+/// The version of the library that runs, like "1.2.3"; EXP_VERSION_STRING is that of this header.
+/// Static, never NULL. Anytime.
+#[unsafe(no_mangle)]
+pub extern "C" fn exp_version() -> *const c_char {
+    VERSION.as_ptr()
+}
+
+/// The same as a number, 0xMMmmpp; EXP_VERSION_NUMBER is that of this header. Anytime.
+#[unsafe(no_mangle)]
+pub extern "C" fn exp_version_number() -> u32 {
+    NUMBER
+}
