@@ -1,7 +1,8 @@
 //! How long after its bound a fetch is back, for each way to keep it: `cargo bench --bench
 //! overshoot`. Idle, and with 64 threads fetching at once beside two processes that only spin.
 //!
-//! Prints a table, in milliseconds; names on the command line choose the kinds that hold them.
+//! Prints a table, in milliseconds, and beside it what threads oversleep under the same load that do
+//! nothing but sleep. A server that floods does so in this process, and is a part of the load. Names on the command line choose the kinds that hold them.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -10,18 +11,22 @@ use std::any::Any;
 use std::net::Ipv4Addr;
 use std::process::{Child, Command};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use experiment::config::Config;
 use experiment::model::User;
 use experiment::options::FetchOptions;
 use mock_service::{Answer, BlackHole, MockService, Script};
-use support::net::Dropping;
+use support::net::{Dropping, Narrow};
 use support::proxy::{Conduct, Proxy};
 use support::tls::{Authority, NAMES, stalling_after};
 use support::{bounded, client, large_user, stall};
 
 const THREADS: usize = 64;
+
+/// Threads that only sleep, for comparison.
+const SLEEPERS: usize = 8;
 
 /// One way to keep a fetch, set up: what holds it, how to get there, and whom to fetch for.
 struct Kind {
@@ -49,12 +54,13 @@ fn kind(name: &str, mut settings: Config, keeps: impl Any + Sync) -> Kind {
 
 fn kinds() -> Vec<Kind> {
     let mut kinds = Vec::new();
-    for stall in stall::all() {
+    for stall in stall::all().into_iter().filter(|stall| stall.user_bytes == 0) {
         let service = MockService::start(stall.script);
-        let mut kind = kind(stall.name, bounded(&service.url(), BOUND), service);
-        kind.user = large_user(stall.user_bytes);
-        kinds.push(kind);
+        kinds.push(kind(stall.name, bounded(&service.url(), BOUND), service));
     }
+    let server = Narrow::listen();
+    let unread = kind("1 MB of user not read", bounded(&server.url(), BOUND), server);
+    kinds.push(Kind { user: large_user(1 << 20), ..unread });
     let hole = BlackHole::open();
     kinds.push(kind("full backlog", bounded(&hole.url(), BOUND), hole));
     let dropping = Dropping::listen((Ipv4Addr::LOCALHOST, 0).into());
@@ -67,13 +73,14 @@ fn kinds() -> Vec<Kind> {
         }
     }));
     kinds.push(kind("hung lookup", settings, ()));
-    let authority = Authority::new();
+    let authority = Arc::new(Authority::new());
     for records in [0, 1, 2] {
         let server = authority.certify(&NAMES).server_config(&[&rustls::version::TLS13]);
         let address = stalling_after(Arc::new(server), records);
         let mut settings = bounded(&format!("https://{address}"), BOUND);
         settings.set_ca_file(authority.file()).unwrap();
-        kinds.push(kind(&format!("TLS after {records} records"), settings, ()));
+        let name = format!("TLS after {records} records");
+        kinds.push(kind(&name, settings, Arc::clone(&authority)));
     }
     for (name, conduct) in [
         ("silent proxy", Conduct::Silence),
@@ -126,6 +133,18 @@ fn figures(mut overshoots: Vec<Duration>) -> String {
     format!("{:>9} {:>9} {:>6}", millis(p50), millis(max), overshoots.len())
 }
 
+/// What a thread of this machine oversleeps that does nothing but sleep, beside the same load: no
+/// fetch can be better.
+fn oversleeps(until: &AtomicBool) -> Vec<Duration> {
+    let mut all = Vec::new();
+    while !until.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        std::thread::sleep(BOUND);
+        all.push(began.elapsed().saturating_sub(BOUND));
+    }
+    all
+}
+
 /// Ends its process when it is dropped.
 struct Spinning(Child);
 
@@ -144,19 +163,26 @@ impl Drop for Spinning {
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with("--")).collect();
-    println!(
-        "{:32} {:>9} {:>9} {:>6}   {:>9} {:>9} {:>6}",
-        "", "idle p50", "max", "n", "busy p50", "max", "n"
-    );
+    let columns = |of: &str| format!("{of:>9} {:>9} {:>6}", "max", "n");
+    let [idle, busy, asleep] = ["idle p50", "busy p50", "sleep p50"].map(columns);
+    println!("{:32} {idle}   {busy}   {asleep}", "");
     for kind in kinds() {
         if !wanted.is_empty() && !wanted.iter().any(|name| kind.name.contains(name.as_str())) {
             continue;
         }
         let idle = overshoots(&kind, 1, 20);
         let spinning = [Spinning::start(), Spinning::start()];
-        let busy = overshoots(&kind, THREADS, 3);
+        let over = AtomicBool::new(false);
+        let (busy, asleep) = std::thread::scope(|scope| {
+            let sleepers: Vec<_> =
+                (0..SLEEPERS).map(|_| scope.spawn(|| oversleeps(&over))).collect();
+            let busy = overshoots(&kind, THREADS, 5);
+            over.store(true, Ordering::Relaxed);
+            let asleep = sleepers.into_iter().flat_map(|it| it.join().unwrap()).collect();
+            (busy, asleep)
+        });
         drop(spinning);
-        println!("{:32} {}   {}", kind.name, figures(idle), figures(busy));
+        println!("{:32} {}   {}   {}", kind.name, figures(idle), figures(busy), figures(asleep));
         drop(kind.keeps);
     }
 }

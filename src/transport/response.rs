@@ -25,6 +25,9 @@ const FIRST_BYTES: usize = 4 << 10;
 /// body that says it is longer has to prove it.
 const STEP_BYTES: usize = 256 << 10;
 
+/// The most that is unpacked before the deadline is looked at again: two hundred empty members.
+const PACKED_BYTES: usize = 4 << 10;
+
 /// Reads the answer to its end. Whatever is left of it when this fails goes with its connection.
 pub fn read(
     response: &mut Response<Body>,
@@ -47,15 +50,22 @@ pub fn read(
     if !is_gzip && length.is_some_and(|length: u64| length > max_bytes) {
         return Err(Failure::TooLarge);
     }
-    let mut wire = Wire { body: response.body_mut().with_config().reader(), failure: None };
-    let read = if is_gzip {
-        read_all(MultiGzDecoder::new(&mut wire), FIRST_BYTES, max_bytes, control)
-    } else {
-        let expected = length.map_or(FIRST_BYTES, |length| length as usize);
-        read_all(&mut wire, expected, max_bytes, control)
-    };
-    match (read, wire.failure) {
+    let body = response.body_mut();
+    if is_gzip {
+        return unpack(body, max_bytes, control);
+    }
+    let expected = length.map_or(FIRST_BYTES, |length| length as usize);
+    read_all(body.with_config().reader(), expected, max_bytes, control)
+}
+
+fn unpack(body: &mut Body, max_bytes: u64, control: &Control) -> Result<Vec<u8>, Failure> {
+    let mut packed = Packed { body: body.with_config().reader(), control, failure: None };
+    let read = read_all(MultiGzDecoder::new(&mut packed), FIRST_BYTES, max_bytes, control);
+    match (read, packed.failure) {
         (Err(_), Some(error)) => Err(Failure::Exchange(error.into())),
+        (Err(Failure::Exchange(_)), None) => {
+            Err(Failure::Answer("its gzip data is damaged or cut"))
+        }
         (read, _) => read,
     }
 }
@@ -73,14 +83,18 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, Failure> {
 
 /// The body as it comes over the wire. Keeps the error that ended it, so that a broken connection
 /// is not taken for damaged data.
-struct Wire<'a> {
+struct Packed<'a> {
     body: BodyReader<'a>,
+    control: &'a Control,
     failure: Option<io::Error>,
 }
 
-impl Read for Wire<'_> {
+impl Read for Packed<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.body.read(into).map_err(|error| {
+        let most = into.len().min(PACKED_BYTES);
+        // Asked for as long as nothing comes of it: the decoder itself looks at no clock.
+        let read = self.control.check(false).and_then(|()| self.body.read(&mut into[..most]));
+        read.map_err(|error| {
             let kind = error.kind();
             self.failure = Some(error);
             kind.into()
@@ -107,7 +121,7 @@ fn read_all(
         match from.read(&mut bytes[filled..]) {
             Ok(0) => break,
             Ok(amount) => filled += amount,
-            Err(_) => return Err(Failure::Answer("its gzip data is damaged or cut")),
+            Err(error) => return Err(Failure::Exchange(error.into())),
         }
         if filled as u64 > max_bytes {
             return Err(Failure::TooLarge);
