@@ -32,8 +32,10 @@
  * stand that. No lock of the library is held. They may call any function of it, but must return:
  * leaving by a C++ exception or longjmp is undefined.
  *
- * FORK. After fork(2), a child creates clients of its own. Objects from before the fork are not its
- * business: it neither uses nor frees them. The parent notices nothing.
+ * FORK. After fork(2) a client works on in the parent, which notices nothing, and in the child, where
+ * it begins anew, without connections. Other objects work on in the child too, unless another thread
+ * was inside a call with them at the fork. Looking up a name can hang in a child that was forked
+ * while another thread looked one up, by a lock of the system's; the fetch still ends in time.
  *
  * UNLOADING. The shared library is linked with `-z nodelete`: dlclose leaves it in place. Link a
  * module that holds the static library in the same way.

@@ -196,7 +196,7 @@ fn fetched_by(client: &Client, fetched: client::Fetched) -> Result<Fetched, Fail
             variants.report_misuse_to(client.logger());
             Ok(Fetched { variants, facts })
         }
-        Err(error) => Err(Failure { error, facts }),
+        Err(error) => Err(Failure { error, facts: Box::new(facts) }),
     }
 }
 

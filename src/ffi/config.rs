@@ -417,7 +417,7 @@ pub unsafe extern "C" fn exp_config_set_log_callback(
             let level = callback.map(|_| level_of(max_level)).transpose()?;
             let host = Host { callback, finalizer, user_data };
             let old = config.take_log();
-            // What the step returns is dropped outside the lock: its finalizer may call us.
+            // What the step returns is dropped after it: its finalizer may call us.
             Ok(match level {
                 Some(level) => {
                     config.set_log(level, sink(host));
