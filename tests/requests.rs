@@ -244,6 +244,38 @@ fn a_host_is_sent_as_it_was_configured() {
     assert_eq!(service.requests()[0].header("Host"), Some(host.as_str()));
 }
 
+#[test]
+fn two_thousand_flag_keys_are_sent_whole_or_refused_as_an_argument() {
+    let flag_keys = (0..2000).map(|i| format!("a-flag-of-usual-length-{i}")).collect();
+    let service = MockService::start(Script::service());
+    let fetched = fetch_with(&client(&service), &FetchOptions { flag_keys, ..Default::default() });
+    sent_or_refused(&fetched);
+}
+
+#[test]
+fn a_long_base_path_is_sent_whole_or_refused_as_an_argument() {
+    let service = MockService::start(Script::service());
+    let base = format!("{}/{}", service.url(), "p".repeat(9000));
+    sent_or_refused(&fetch(&Settings::default().client_at(&base)));
+}
+
+#[test]
+fn a_long_key_is_sent_whole_or_refused_as_an_argument() {
+    let service = MockService::start(Script::service());
+    let key = "k".repeat(12_000);
+    let Ok(client) = Client::new(&key, &Settings::default().config(&service.url())) else { return };
+    sent_or_refused(&fetch(&client));
+}
+
+/// What the caller asked for cannot be the service's fault, nor worth another attempt.
+#[track_caller]
+fn sent_or_refused(fetched: &experiment::client::Fetched) {
+    if let Err(error) = &fetched.result {
+        assert_eq!(error.status, experiment::error::Status::InvalidArgument, "{error}");
+        assert!(!error.retryable);
+    }
+}
+
 /// Everything that a client logs, at every level.
 fn logged(url: &str, act: impl FnOnce(&Client)) -> Vec<(Level, String)> {
     let lines = Arc::new(Mutex::new(Vec::new()));
