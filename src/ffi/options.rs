@@ -117,12 +117,7 @@ pub unsafe extern "C" fn exp_fetch_options_add_flag_key_n(
 /// The contract of the boundary.
 unsafe fn add_flag_key(options: *mut exp_fetch_options, flag_key: Chars) -> exp_status {
     // SAFETY: by this function's contract.
-    unsafe {
-        set(options, |options| {
-            options.flag_keys.push(flag_key.required("flag_key")?.to_owned());
-            Ok(())
-        })
-    }
+    unsafe { set(options, |options| options.flag_keys.add(flag_key.required("flag_key")?)) }
 }
 
 /// A bound on the whole fetch, from the call to its return; the client's own holds beside it. 0 to
