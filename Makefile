@@ -19,7 +19,11 @@ MOCK_SERVICE = $(shell $(CARGO) metadata --format-version 1 --no-deps | sed 's/.
 # Only `make header` writes the header; for everything else, one that is not what src/ffi makes is an
 # error.
 export EXPERIMENT_HEADER_FROZEN := 1
-export CARGO CC
+export CARGO
+# Make's own default is none of the user's: to build scripts it would be a change, and all be built anew.
+ifneq ($(origin CC),default)
+export CC
+endif
 
 .NOTPARALLEL:
 .PHONY: help toolchain build demo test check lint fmt header msrv install clean
