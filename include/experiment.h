@@ -32,8 +32,10 @@
  * stand that. No lock of the library is held. They may call any function of it, but must return:
  * leaving by a C++ exception or longjmp is undefined.
  *
- * FORK. After fork(2), a child creates clients of its own. Objects from before the fork are not its
- * business: it neither uses nor frees them. The parent notices nothing.
+ * FORK. After fork(2) a client works on in the parent, which notices nothing, and in the child, where
+ * it begins anew, without connections. Other objects work on in the child too, unless another thread
+ * was inside a call with them at the fork. Looking up a name can hang in a child that was forked
+ * while another thread looked one up, by a lock of the system's; the fetch still ends in time.
  *
  * UNLOADING. The shared library is linked with `-z nodelete`: dlclose leaves it in place. Link a
  * module that holds the static library in the same way.
@@ -400,7 +402,8 @@ EXP_API exp_status exp_config_set_library_n(exp_config *config, const char *libr
 EXP_API exp_status exp_config_set_debug(exp_config *config, int32_t on);
 
 /**
- * Who takes log lines up to a level (EXP_LOG_...), in place of who did before; NULL for nobody.
+ * Who takes log lines up to a level (EXP_LOG_...), in place of who did before; NULL, with any
+ * level, for nobody.
  * Without a callback nothing is written anywhere.
  * On EXP_OK user_data belongs to the library, which calls `finalizer`, if there is one, exactly
  * once: when the settings, all clients created from them and the calls inside those are gone, or
@@ -662,7 +665,7 @@ EXP_API void exp_cancel_fire(exp_cancel *cancel);
  * A client of yours for a server deployment key. `config` may be NULL for the defaults, and is
  * copied; a value that it refused before fails the call. `client_out` must not be NULL. Reads the
  * environment and the ca_file if they are wanted; opens no connection and starts no thread.
- * Anytime, with the settings read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT, EXP_ERR_TLS.
+ * Anytime, with the settings read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
 exp_status exp_client_new(const char *api_key,

@@ -7,7 +7,6 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -58,8 +57,8 @@ impl Bell {
     }
 
     /// What to poll for, if it has a signal.
-    pub fn fd(&self) -> Option<RawFd> {
-        self.signal.as_ref().map(Signal::fd)
+    pub fn signal(&self) -> Option<&Signal> {
+        self.signal.as_ref()
     }
 }
 
@@ -230,7 +229,7 @@ mod tests {
     fn a_bell_that_was_reset_no_longer_wakes_from_poll() {
         use crate::sys::{Interest, wait_ready};
         let bell = Bell::with_signal().unwrap();
-        let source = [(bell.fd().unwrap(), Interest::Readable)];
+        let source = [(bell.signal().unwrap().fd(), Interest::Readable)];
         let ready = || wait_ready(&source, Deadline::at(Instant::now())).unwrap();
         bell.ring();
         assert_eq!(ready(), 1);

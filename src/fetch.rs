@@ -79,7 +79,6 @@ impl<'a> Fetch<'a> {
     /// A fetch that begins `now`, with a bound of its own beside the client's. `random` is where
     /// its jitter comes from.
     pub fn begin(rules: Rules<'a>, own_limit: Limit, random: u64, now: Instant) -> (Self, Step) {
-        rules.metrics.fetches.increment();
         rules.budget.deposit();
         let mut fetch = Fetch {
             rules,

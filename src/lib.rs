@@ -1,9 +1,28 @@
 //! libexperiment: bounded fetches of feature-flag variants from Amplitude Experiment.
+//!
+//! A fetch goes through this crate from top to bottom of this list, and each module knows only those
+//! below it (`docs/architecture.md` follows one from the C call to the socket):
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`client`] | the client, across forks: one session per process |
+//! | [`session`] | what a client has running in one process; drives a fetch on its caller's thread |
+//! | [`connections`] | who leases which connection, and how long a thread waits for one |
+//! | [`fetch`] | one fetch as a state machine: what comes next |
+//! | [`pool`] | whose turn it is, as a state machine |
+//! | [`transport`] | one exchange over one connection; the only room that knows ureq |
+//! | [`retry`], [`schedule`] | whether another attempt is worth it, and the arithmetic of time |
+//! | [`model`] | users and variants |
+//! | [`config`], [`options`], [`error`], [`timings`] | what is asked for, and what is told |
+//! | [`cancel`], [`deadline`] | what ends a fetch early, and when it ends at the latest |
+//! | [`metrics`], [`logger`] | what can be seen from outside |
+//! | [`sync`], [`sys`], [`tag`] | locks, system calls, and the mark on objects that C holds |
 #![deny(unsafe_code)]
 
 pub mod cancel;
 pub mod client;
 pub mod config;
+pub mod connections;
 pub mod deadline;
 pub mod error;
 pub mod fetch;
@@ -15,6 +34,7 @@ pub mod options;
 pub mod pool;
 pub mod retry;
 pub mod schedule;
+pub mod session;
 pub mod sync;
 pub mod sys;
 pub mod tag;

@@ -62,6 +62,14 @@ impl CloseReason {
     }
 }
 
+/// Counters of one kind, told apart by a label.
+struct Family {
+    name: &'static str,
+    label: &'static str,
+    help: &'static str,
+    values: Vec<(&'static str, u64)>,
+}
+
 /// How the pool stands at the moment of asking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
@@ -157,17 +165,30 @@ impl Metrics {
         ]
     }
 
-    fn labelled(
-        &self,
-    ) -> [(&'static str, &'static str, &'static str, Vec<(&'static str, u64)>); 3] {
+    fn families(&self) -> [Family; 3] {
         let failures = Status::ALL.map(|status| (status.name(), self.failures(status)));
         let timeouts = Phase::ALL.map(|phase| (phase.name(), self.timeouts(phase)));
         let closed =
             CloseReason::ALL.map(|reason| (reason.name(), self.connections_closed(reason)));
         [
-            ("failures", "status", "Fetches that failed, by status.", failures.to_vec()),
-            ("timeouts", "phase", "Attempts that ran into a bound, by phase.", timeouts.to_vec()),
-            ("connections_closed", "reason", "Connections closed, by reason.", closed.to_vec()),
+            Family {
+                name: "failures",
+                label: "status",
+                help: "Fetches that failed, by status.",
+                values: failures.to_vec(),
+            },
+            Family {
+                name: "timeouts",
+                label: "phase",
+                help: "Attempts that ran into a bound, by phase.",
+                values: timeouts.to_vec(),
+            },
+            Family {
+                name: "connections_closed",
+                label: "reason",
+                help: "Connections closed, by reason.",
+                values: closed.to_vec(),
+            },
         ]
     }
 
@@ -177,9 +198,10 @@ impl Metrics {
         for (name, _, counter) in self.plain() {
             root.insert(name.into(), counter.value().into());
         }
-        for (name, _, _, values) in self.labelled() {
-            let values = values.into_iter().map(|(label, value)| (label.into(), value.into()));
-            root.insert(name.into(), serde_json::Value::Object(values.collect()));
+        for family in self.families() {
+            let values = family.values.into_iter();
+            let values = values.map(|(label, value)| (label.into(), value.into())).collect();
+            root.insert(family.name.into(), serde_json::Value::Object(values));
         }
         root.insert("connections_leased".into(), gauges.leased.into());
         root.insert("connections_idle".into(), gauges.idle.into());
@@ -195,12 +217,12 @@ impl Metrics {
             header(&mut out, name, "counter", help);
             line(&mut out, format_args!("experiment_{name}_total {}", counter.value()));
         }
-        for (name, label, help, values) in self.labelled() {
+        for Family { name, label, help, values } in self.families() {
             header(&mut out, name, "counter", help);
-            for (value_of_label, value) in values {
+            for (which, value) in values {
                 line(
                     &mut out,
-                    format_args!("experiment_{name}_total{{{label}=\"{value_of_label}\"}} {value}"),
+                    format_args!("experiment_{name}_total{{{label}=\"{which}\"}} {value}"),
                 );
             }
         }

@@ -109,13 +109,13 @@ impl<W> Pool<W> {
     }
 
     /// Asks for a slot: leased at once if possible, even at the deadline; else the wait ends at
-    /// `deadline`. If that has passed already, there is no wait.
+    /// `deadline`. If that has passed already, there is no wait. `waker` is made for a wait only.
     pub fn acquire(
         &mut self,
         now: Instant,
         deadline: Deadline,
         waiter: Waiter,
-        waker: W,
+        waker: impl FnOnce() -> W,
     ) -> Answer {
         if self.closed {
             return Answer::Closed;
@@ -127,7 +127,7 @@ impl<W> Pool<W> {
         if deadline.has_passed(now) {
             return Answer::Expired(self.snapshot(now));
         }
-        Answer::Waiting(Ticket(self.line.enter(waiter, deadline, waker)))
+        Answer::Waiting(Ticket(self.line.enter(waiter, deadline, waker())))
     }
 
     /// Asks what became of a ticket. Does not look at the clock: to learn of a deadline just

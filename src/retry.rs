@@ -107,11 +107,9 @@ mod tests {
     use crate::error::Status;
     use crate::schedule::tests::schedule;
 
-    const NO_BUDGET: Budget = Budget::new(0);
-
     fn verdict(error: &Error, attempt: u32, left: Option<Duration>) -> Verdict {
         let schedule = Schedule { retries: 3, ..schedule() };
-        decide(error, attempt, &schedule, left, &NO_BUDGET, 0.0)
+        decide(error, attempt, &schedule, left, &Budget::new(0), 0.0)
     }
 
     fn millis(millis: u64) -> Verdict {

@@ -12,7 +12,7 @@ use crate::deadline::Deadline;
 
 #[cfg(not(feature = "parking-lot-locks"))]
 mod imp {
-    use std::sync::{self, PoisonError};
+    use std::sync::{self, PoisonError, TryLockError};
     use std::time::{Duration, Instant};
 
     pub type MutexGuard<'a, T> = sync::MutexGuard<'a, T>;
@@ -27,6 +27,16 @@ mod imp {
 
         pub fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        /// Does not wait: `None` if someone holds the lock, be it a thread that this process, a
+        /// forked child, does not have.
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            match self.0.try_lock() {
+                Ok(guard) => Some(guard),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            }
         }
     }
 
@@ -74,6 +84,10 @@ mod imp {
 
         pub fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock()
+        }
+
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock()
         }
     }
 

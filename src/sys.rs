@@ -9,7 +9,8 @@ use std::mem;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -129,6 +130,62 @@ impl Signal {
 
     pub fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+impl AsRawFd for Signal {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd()
+    }
+}
+
+/// The descriptors that a forked child must close its copies of, readable without a lock.
+#[derive(Debug)]
+pub struct Descriptors(Box<[AtomicI32]>);
+
+impl Descriptors {
+    const FREE: RawFd = -1;
+
+    pub fn new(capacity: usize) -> Arc<Self> {
+        Arc::new(Descriptors((0..capacity).map(|_| AtomicI32::new(Self::FREE)).collect()))
+    }
+
+    /// Enters a descriptor until the guard is dropped, which must be before it is closed: a child
+    /// forked in between keeps its copy, which is better than closing what has the number by then.
+    pub fn enlist(self: &Arc<Self>, fd: &impl AsRawFd) -> Enlisted {
+        let fd = fd.as_raw_fd();
+        let claim = |cell: &AtomicI32| {
+            cell.compare_exchange(Self::FREE, fd, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        };
+        Enlisted { cell: self.0.iter().position(claim), table: Arc::clone(self) }
+    }
+
+    /// In a forked child: closes its copies, and nothing else. No shutdown(2): the connections are
+    /// the parent's.
+    pub fn close_copies(&self) {
+        for cell in &self.0 {
+            let fd = cell.swap(Self::FREE, Ordering::SeqCst);
+            if fd != Self::FREE {
+                // SAFETY: the number was in the table when the process was forked, so it was open
+                // then, and in the child it belongs to state that is never used again.
+                unsafe { libc::close(fd) };
+            }
+        }
+    }
+}
+
+/// A descriptor's place in the table.
+#[derive(Debug)]
+pub struct Enlisted {
+    table: Arc<Descriptors>,
+    cell: Option<usize>,
+}
+
+impl Drop for Enlisted {
+    fn drop(&mut self) {
+        if let Some(cell) = self.cell {
+            self.table.0[cell].store(Descriptors::FREE, Ordering::SeqCst);
+        }
     }
 }
 
@@ -263,6 +320,18 @@ mod tests {
         assert_eq!(ready(&signal), 1);
         signal.clear();
         assert_eq!(ready(&signal), 0);
+    }
+
+    #[test]
+    fn a_descriptor_is_listed_until_its_guard_is_dropped() {
+        let table = Descriptors::new(2);
+        let signal = Signal::new().unwrap();
+        let (first, second) = (table.enlist(&signal), table.enlist(&signal));
+        assert_eq!(table.enlist(&signal).cell, None, "a full table lists no more");
+        drop(first);
+        let listed: Vec<_> = table.0.iter().map(|cell| cell.load(Ordering::SeqCst)).collect();
+        assert_eq!(listed, [Descriptors::FREE, signal.fd()]);
+        drop(second);
     }
 
     #[test]

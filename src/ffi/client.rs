@@ -50,7 +50,7 @@ pub enum exp_metrics_format {
 /// A client of yours for a server deployment key. `config` may be NULL for the defaults, and is
 /// copied; a value that it refused before fails the call. `client_out` must not be NULL. Reads the
 /// environment and the ca_file if they are wanted; opens no connection and starts no thread.
-/// Anytime, with the settings read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT, EXP_ERR_TLS.
+/// Anytime, with the settings read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_client_new(
     api_key: *const c_char,
@@ -196,7 +196,7 @@ fn fetched_by(client: &Client, fetched: client::Fetched) -> Result<Fetched, Fail
             variants.report_misuse_to(client.logger());
             Ok(Fetched { variants, facts })
         }
-        Err(error) => Err(Failure { error, facts }),
+        Err(error) => Err(Failure { error, facts: Box::new(facts) }),
     }
 }
 
@@ -207,16 +207,19 @@ thread_local! {
 
 /// Runs a call that may call the host back; a defect in it is logged.
 fn inside<T>(client: &Arc<Handle<exp_client>>, call: impl FnOnce() -> T) -> Result<T, Error> {
-    INSIDE.with_borrow_mut(|clients| clients.push(address(client)));
+    let entered = INSIDE.try_with(|clients| clients.borrow_mut().push(address(client)));
     let result = guard::contain(call);
-    INSIDE.with_borrow_mut(Vec::pop);
+    if entered.is_ok() {
+        // At the very end of a thread the list may have gone meanwhile.
+        let _ = INSIDE.try_with(|clients| clients.borrow_mut().pop());
+    }
     result.inspect_err(|defect| {
         client.body.logger().log(Level::Error, || defect.message.clone().into_owned());
     })
 }
 
 fn is_inside(client: &Arc<Handle<exp_client>>) -> bool {
-    INSIDE.with_borrow(|clients| clients.contains(&address(client)))
+    INSIDE.try_with(|clients| clients.borrow().contains(&address(client))).unwrap_or(false)
 }
 
 fn address(client: &Arc<Handle<exp_client>>) -> usize {

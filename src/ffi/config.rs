@@ -394,7 +394,8 @@ pub unsafe extern "C" fn exp_config_set_debug(config: *mut exp_config, on: i32) 
     unsafe { set_bool(config, on, "debug", Config::set_debug) }
 }
 
-/// Who takes log lines up to a level (EXP_LOG_...), in place of who did before; NULL for nobody.
+/// Who takes log lines up to a level (EXP_LOG_...), in place of who did before; NULL, with any
+/// level, for nobody.
 /// Without a callback nothing is written anywhere.
 /// On EXP_OK user_data belongs to the library, which calls `finalizer`, if there is one, exactly
 /// once: when the settings, all clients created from them and the calls inside those are gone, or
@@ -413,15 +414,16 @@ pub unsafe extern "C" fn exp_config_set_log_callback(
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe {
         set(config, |config| {
-            let level = level_of(max_level)?;
+            let level = callback.map(|_| level_of(max_level)).transpose()?;
             let host = Host { callback, finalizer, user_data };
             let old = config.take_log();
-            // What the step returns is dropped outside the lock: its finalizer may call us.
-            Ok(if callback.is_none() {
-                (old, Some(host))
-            } else {
-                config.set_log(level, sink(host));
-                (old, None)
+            // What the step returns is dropped after it: its finalizer may call us.
+            Ok(match level {
+                Some(level) => {
+                    config.set_log(level, sink(host));
+                    (old, None)
+                }
+                None => (old, Some(host)),
             })
         })
     }

@@ -26,7 +26,7 @@ impl Scene {
     }
 
     fn acquire(&mut self, waiter: Waiter, limit: Limit, name: &'static str) -> Answer {
-        self.pool.acquire(self.now, Deadline::after(self.now, limit), waiter, name)
+        self.pool.acquire(self.now, Deadline::after(self.now, limit), waiter, || name)
     }
 
     fn lease(&mut self) -> Lease {

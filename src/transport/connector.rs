@@ -18,7 +18,7 @@ use super::resolver::Resolver;
 use super::socket::Socket;
 use crate::deadline::{Deadline, Limit};
 use crate::metrics::CloseReason;
-use crate::sys::{self, Interest};
+use crate::sys::{self, Enlisted, Interest};
 use crate::timings::Phase;
 
 /// The links, in the order in which a connection is built.
@@ -59,11 +59,11 @@ impl<In: Transport> Connector<In> for SocketConnector {
         self.control.enter(Phase::Resolve);
         let addresses = self.resolver.resolve(host, &self.control)?;
         self.control.enter(Phase::Connect);
-        let (stream, address) = race(&addresses, port, &self.control)?;
+        let Racer { enlisted, stream, address } = race(&addresses, port, &self.control)?;
         if addresses.len() > 1 {
             self.resolver.prefer(host, address);
         }
-        Ok(Some(Either::B(Socket::new(stream, Arc::clone(&self.control)))))
+        Ok(Some(Either::B(Socket::new(stream, enlisted, Arc::clone(&self.control)))))
     }
 }
 
@@ -72,12 +72,19 @@ impl<In: Transport> Connector<In> for SocketConnector {
 const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Addresses tried at the same time; the last place in a wait is the bell's.
-const MAX_RACERS: usize = sys::MAX_SOURCES - 1;
+pub const MAX_RACERS: usize = sys::MAX_SOURCES - 1;
+
+/// A connection under way to one of the addresses.
+struct Racer {
+    enlisted: Enlisted, // before the stream, so that it is dropped first
+    stream: TcpStream,
+    address: IpAddr,
+}
 
 /// Connects to the first of `addresses` that accepts.
-fn race(addresses: &[IpAddr], port: u16, control: &Control) -> io::Result<(TcpStream, IpAddr)> {
+fn race(addresses: &[IpAddr], port: u16, control: &Control) -> io::Result<Racer> {
     let mut untried = addresses.iter();
-    let mut racers: Vec<(TcpStream, IpAddr)> = Vec::new();
+    let mut racers: Vec<Racer> = Vec::new();
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     let mut next_start = Instant::now();
     loop {
@@ -87,7 +94,10 @@ fn race(addresses: &[IpAddr], port: u16, control: &Control) -> io::Result<(TcpSt
             && let Some(&address) = untried.next()
         {
             match sys::begin_connect(&SocketAddr::new(address, port)) {
-                Ok(stream) => racers.push((stream, address)),
+                Ok(stream) => {
+                    let enlisted = control.descriptors().enlist(&stream);
+                    racers.push(Racer { enlisted, stream, address });
+                }
                 Err(error) => {
                     failure = error;
                     continue;
@@ -101,12 +111,12 @@ fn race(addresses: &[IpAddr], port: u16, control: &Control) -> io::Result<(TcpSt
         let more = untried.len() > 0 && racers.len() < MAX_RACERS;
         let until = if more { Deadline::at(next_start) } else { Deadline::NEVER };
         let sources: Vec<_> =
-            racers.iter().map(|(stream, _)| (stream.as_raw_fd(), Interest::Writable)).collect();
+            racers.iter().map(|racer| (racer.stream.as_raw_fd(), Interest::Writable)).collect();
         let ready = control.wait(&sources, until)?;
         for i in (0..racers.len()).rev().filter(|i| ready & 1 << i != 0) {
-            let (stream, address) = racers.swap_remove(i);
-            match stream.take_error()? {
-                None => return Ok((stream, address)),
+            let racer = racers.swap_remove(i);
+            match racer.stream.take_error()? {
+                None => return Ok(racer),
                 Some(error) => failure = error,
             }
             next_start = Instant::now();
@@ -172,7 +182,7 @@ impl<In: Transport> Connector<In> for WatchConnector {
 
 /// Sees what passes above TLS, and finds out whether a kept connection is open and clean.
 #[derive(Debug)]
-struct Watch<T> {
+struct Watch<T: Transport> {
     inner: T,
     control: Arc<Control>,
 }
@@ -229,8 +239,12 @@ impl<T: Transport> Transport for Watch<T> {
     }
 }
 
-impl<T> Drop for Watch<T> {
+impl<T: Transport> Drop for Watch<T> {
     fn drop(&mut self) {
+        // ureq keeps no connection on which more has come than the answer, and says nothing.
+        if self.control.is_reading_body() && !self.inner.buffers().input().is_empty() {
+            self.control.set_close_reason(CloseReason::Unclean);
+        }
         self.control.connection_closed();
     }
 }

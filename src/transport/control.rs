@@ -10,7 +10,7 @@ use crate::cancel::{Attached, Bell, Cancel, Stop};
 use crate::deadline::Deadline;
 use crate::metrics::{CloseReason, Metrics};
 use crate::sync::Mutex;
-use crate::sys::{self, Interest};
+use crate::sys::{self, Descriptors, Enlisted, Interest, Signal};
 use crate::timings::{Phase, Timings};
 
 /// Why the socket refuses to go on with an exchange.
@@ -64,19 +64,36 @@ struct State {
     close_reason: CloseReason,
 }
 
+/// What the connections of a client share with it, in one process.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Ends every exchange at once, as `Closed`.
+    pub cut: Arc<Cancel>,
+    pub metrics: Arc<Metrics>,
+    pub descriptors: Arc<Descriptors>,
+}
+
+impl Shared {
+    pub fn new(descriptors: Arc<Descriptors>) -> Self {
+        Shared { cut: Cancel::new(), metrics: Arc::default(), descriptors }
+    }
+}
+
 /// See the module. One exchange at a time; the lease sees to that.
 #[derive(Debug)]
 pub struct Control {
     state: Mutex<State>,
     bell: Arc<Bell>,
-    cut: Arc<Cancel>,
-    metrics: Arc<Metrics>,
+    shared: Shared,
+    /// The process it was made in.
+    generation: u64,
     _attached: Attached,
+    _enlisted: Option<Enlisted>,
 }
 
 impl Control {
-    /// `cut` ends every exchange of the client. Takes a descriptor, for the bell.
-    pub fn new(cut: &Arc<Cancel>, metrics: &Arc<Metrics>, now: Instant) -> io::Result<Arc<Self>> {
+    /// Takes a descriptor, for the bell.
+    pub fn new(shared: &Shared, now: Instant) -> io::Result<Arc<Self>> {
         let bell = Bell::with_signal()?;
         let state = State {
             deadline: Deadline::NEVER,
@@ -87,13 +104,13 @@ impl Control {
             opened: None,
             close_reason: CloseReason::Failed,
         };
-        let attached = cut.attach(&bell);
         Ok(Arc::new(Control {
             state: Mutex::new(state),
+            _attached: shared.cut.attach(&bell),
+            _enlisted: bell.signal().map(|signal| shared.descriptors.enlist(signal)),
             bell,
-            cut: Arc::clone(cut),
-            metrics: Arc::clone(metrics),
-            _attached: attached,
+            shared: shared.clone(),
+            generation: sys::fork_generation(),
         }))
     }
 
@@ -137,8 +154,12 @@ impl Control {
         self.state.lock().report.phase == Phase::Body
     }
 
+    /// The connection is there, and the exchange goes on to sending.
     pub fn connection_opened(&self) {
-        self.state.lock().opened = Some(Instant::now());
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        state.opened = Some(now);
+        state.enter(Phase::Send, now);
     }
 
     pub fn connection_closed(&self) {
@@ -161,13 +182,18 @@ impl Control {
         self.state.lock().close_reason = reason;
     }
 
+    /// Where the connection's descriptors are listed, for a forked child.
+    pub fn descriptors(&self) -> &Arc<Descriptors> {
+        &self.shared.descriptors
+    }
+
     pub fn socket_opened(&self) {
         self.state.lock().close_reason = CloseReason::Failed;
-        self.metrics.connections_opened.increment();
+        self.shared.metrics.connections_opened.increment();
     }
 
     pub fn socket_closed(&self) {
-        self.metrics.closed(self.state.lock().close_reason);
+        self.shared.metrics.closed(self.state.lock().close_reason);
     }
 
     pub fn note_sent(&self) {
@@ -197,7 +223,7 @@ impl Control {
 
     /// Fails if the exchange is to stop: out of time, canceled, or cut.
     pub fn check(&self, interrupted: bool) -> io::Result<()> {
-        self.state.lock().check(&self.cut, Instant::now(), interrupted)
+        self.check_state(&mut self.state.lock(), Instant::now(), interrupted)
     }
 
     /// Waits until one of `sources` is ready, and says which (bit i for source i): none of them
@@ -207,13 +233,13 @@ impl Control {
         let count = sources.len();
         assert!(count < polled.len(), "as many sources as poll takes beside the bell");
         polled[..count].copy_from_slice(sources);
-        polled[count].0 = self.bell.fd().unwrap_or(-1);
+        polled[count].0 = self.bell.signal().map_or(-1, Signal::fd);
         let mut interrupted = false;
         loop {
             let look = {
                 let mut state = self.state.lock();
                 let now = Instant::now();
-                state.check(&self.cut, now, interrupted)?;
+                self.check_state(&mut state, now, interrupted)?;
                 if until.has_passed(now) {
                     return Ok(0);
                 }
@@ -241,11 +267,34 @@ impl Control {
         let look = {
             let mut state = self.state.lock();
             let now = Instant::now();
-            state.check(&self.cut, now, false)?;
+            self.check_state(&mut state, now, false)?;
             state.stop.next_look(now, state.deadline)
         };
         self.bell.park(look);
         self.check(false)
+    }
+
+    fn check_state(&self, state: &mut State, now: Instant, interrupted: bool) -> io::Result<()> {
+        if state.report.ended.is_none() {
+            state.report.ended = if state.stop.is_asked(now, interrupted) {
+                Some(Ended::Canceled)
+            } else if self.shared.cut.is_fired() {
+                Some(Ended::Cut)
+            } else if state.deadline.has_passed(now) {
+                Some(Ended::TimedOut(state.report.phase))
+            } else if sys::fork_generation() != self.generation {
+                // Forked in the middle of it, by the hook: the connection is the parent's.
+                Some(Ended::Canceled)
+            } else {
+                None
+            };
+        }
+        match state.report.ended {
+            // Neither Interrupted, which rustls would repeat for ever, nor an end of the stream,
+            // which ureq takes for the end of a body without a length.
+            Some(_) => Err(io::ErrorKind::TimedOut.into()),
+            None => Ok(()),
+        }
     }
 
     pub fn bell(&self) -> &Arc<Bell> {
@@ -259,25 +308,5 @@ impl State {
         self.report.timings.add(self.report.phase, spent);
         self.report.phase = phase;
         self.phase_began = now;
-    }
-
-    fn check(&mut self, cut: &Cancel, now: Instant, interrupted: bool) -> io::Result<()> {
-        if self.report.ended.is_none() {
-            self.report.ended = if self.stop.is_asked(now, interrupted) {
-                Some(Ended::Canceled)
-            } else if cut.is_fired() {
-                Some(Ended::Cut)
-            } else if self.deadline.has_passed(now) {
-                Some(Ended::TimedOut(self.report.phase))
-            } else {
-                None
-            };
-        }
-        match self.report.ended {
-            // Neither Interrupted, which rustls would repeat for ever, nor an end of the stream,
-            // which ureq takes for the end of a body without a length.
-            Some(_) => Err(io::ErrorKind::TimedOut.into()),
-            None => Ok(()),
-        }
     }
 }

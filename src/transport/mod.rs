@@ -24,34 +24,39 @@ use ureq::Agent;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as UreqResolver};
 use ureq::unversioned::transport::{NextTimeout, RustlsConnector};
 
+pub use self::control::Shared;
 use self::control::{Control, Report};
 use self::failure::Failure;
 use self::request::Head;
 use self::resolver::Resolver;
-use crate::cancel::{Cancel, Stop};
+use crate::cancel::Stop;
 use crate::config::Config;
 use crate::deadline::{Deadline, Limit};
 use crate::error::Error;
 use crate::logger::{Level, Logger};
-use crate::metrics::{CloseReason, Metrics};
+use crate::metrics::CloseReason;
 use crate::options::FetchOptions;
 use crate::timings::Timings;
 
 const USER_AGENT: &str = concat!("libexperiment/", env!("CARGO_PKG_VERSION"));
 
-/// What all connections of a client share.
+/// What the connections of a client have in common.
 pub struct Transport {
+    settings: Arc<Settings>,
+    tls: Arc<RustlsConnector>,
+    resolver: Arc<Resolver>,
+    shared: Shared,
+    logger: Arc<Logger>,
+}
+
+/// What was decided when the client was created, and holds in its forked children too.
+struct Settings {
     head: Head,
     server: String,
     agent_config: ureq::config::Config,
-    tls: Arc<RustlsConnector>,
-    resolver: Arc<Resolver>,
     idle_timeout: Duration,
     max_lifetime: Limit,
     max_response_bytes: u64,
-    cut: Arc<Cancel>,
-    metrics: Arc<Metrics>,
-    logger: Arc<Logger>,
 }
 
 /// One place for a connection: open or not, it serves one exchange at a time.
@@ -73,22 +78,19 @@ pub struct Exchange<'a> {
 }
 
 impl Transport {
-    /// `cut` ends every exchange at once, as `EXP_ERR_CLOSED`.
+    /// Reads the environment and the `ca_file` if they are wanted.
     pub fn new(
         api_key: &str,
         config: &Config,
-        cut: Arc<Cancel>,
-        metrics: Arc<Metrics>,
+        shared: Shared,
         logger: Arc<Logger>,
     ) -> Result<Self, Error> {
         let head = Head::new(config.effective_server_url(), api_key)?;
-        let server = head.uri().authority().map(ToString::to_string).unwrap_or_default();
-        let proxy = proxy::choose(config, head.uri())?;
         let agent_config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
-            .proxy(proxy)
+            .proxy(proxy::choose(config, head.uri())?)
             .user_agent(USER_AGENT)
             .tls_config(tls::config(config.ca_file.as_deref())?)
             .input_buffer_size(socket::INPUT_BYTES)
@@ -99,32 +101,45 @@ impl Transport {
             .max_idle_connections_per_host(1)
             .max_idle_age(Duration::MAX) // ages are looked at here, in `retire`
             .build();
-        Ok(Transport {
+        let settings = Settings {
+            server: head.uri().authority().map(ToString::to_string).unwrap_or_default(),
             head,
-            server,
             agent_config,
-            tls: Arc::new(RustlsConnector::default()),
-            resolver: Resolver::new(Arc::clone(&metrics), Arc::clone(&logger)),
             idle_timeout: config.idle_timeout,
             max_lifetime: config.max_lifetime,
             max_response_bytes: config.max_response_bytes,
-            cut,
-            metrics,
+        };
+        Ok(Transport {
+            settings: Arc::new(settings),
+            tls: Arc::default(),
+            resolver: Resolver::new(Arc::clone(&shared.metrics), Arc::clone(&logger)),
+            shared,
             logger,
         })
+    }
+
+    /// The transport of a forked child: the same settings, no connection, no lock of the parent's.
+    pub fn in_child(&self, shared: Shared) -> Self {
+        Transport {
+            settings: Arc::clone(&self.settings),
+            tls: Arc::default(),
+            resolver: self.resolver.in_child(Arc::clone(&shared.metrics)),
+            shared,
+            logger: Arc::clone(&self.logger),
+        }
     }
 
     /// A place for a connection, not open yet. Takes a descriptor.
     pub fn connection(&self) -> io::Result<Connection> {
         let now = Instant::now();
-        let control = Control::new(&self.cut, &self.metrics, now)?;
+        let control = Control::new(&self.shared, now)?;
         Ok(Connection { agent: self.agent(&control), control, last_used: now })
     }
 
     fn agent(&self, control: &Arc<Control>) -> Agent {
-        let through_proxy = self.agent_config.proxy().is_some();
+        let through_proxy = self.settings.agent_config.proxy().is_some();
         let chain = connector::chain(control, &self.resolver, &self.tls, through_proxy);
-        Agent::with_parts(self.agent_config.clone(), chain, ResolvedLater)
+        Agent::with_parts(self.settings.agent_config.clone(), chain, ResolvedLater)
     }
 
     /// Sends one request and reads its answer's body, over the kept connection or a new one.
@@ -143,17 +158,22 @@ impl Transport {
             && is_stale(failure, &control.report(), exchange.options)
         {
             self.logger.log(Level::Debug, || "a kept connection had ended: repeated".to_owned());
-            self.metrics.stale_repeats.increment();
+            self.shared.metrics.stale_repeats.increment();
             result = self.run(connection, exchange);
         }
         drop(attached);
         connection.last_used = Instant::now();
         let report = control.finish(connection.last_used);
         if report.reused {
-            self.metrics.connections_reused.increment();
+            self.shared.metrics.connections_reused.increment();
         }
         let result = result.map_err(|failure| {
-            failure.into_error(&report, exchange.timeout, self.max_response_bytes, &self.server)
+            failure.into_error(
+                &report,
+                exchange.timeout,
+                self.settings.max_response_bytes,
+                &self.settings.server,
+            )
         });
         (result, report.timings)
     }
@@ -161,9 +181,9 @@ impl Transport {
     /// Closes a kept connection that is too old, or was unused for too long.
     fn retire(&self, connection: &mut Connection, now: Instant) {
         let Some(opened) = connection.control.opened() else { return };
-        if now.saturating_duration_since(connection.last_used) >= self.idle_timeout {
+        if now.saturating_duration_since(connection.last_used) >= self.settings.idle_timeout {
             self.close(connection, CloseReason::Idle);
-        } else if Deadline::after(opened, self.max_lifetime).has_passed(now) {
+        } else if Deadline::after(opened, self.settings.max_lifetime).has_passed(now) {
             self.close(connection, CloseReason::Lifetime);
         }
     }
@@ -174,12 +194,12 @@ impl Transport {
         exchange: &Exchange<'_>,
     ) -> Result<Vec<u8>, Failure> {
         let control = Arc::clone(&connection.control);
-        let request = self.head.request(exchange.user, exchange.options);
+        let request = self.settings.head.request(exchange.user, exchange.options);
         let result = match connection.agent.run(request) {
             Err(error) => Err(Failure::Exchange(error)),
             Ok(response) => {
                 let is_framed_once = response::is_framed_once(response.headers());
-                let result = response::read(response, self.max_response_bytes, &control);
+                let result = response::read(response, self.settings.max_response_bytes, &control);
                 if !is_framed_once {
                     self.close(connection, CloseReason::Unclean);
                 }
@@ -197,6 +217,14 @@ impl Transport {
     pub fn close(&self, connection: &mut Connection, reason: CloseReason) {
         connection.control.set_close_reason(reason);
         connection.agent = self.agent(&connection.control);
+    }
+}
+
+impl Transport {
+    /// Descriptors that a client of `pool_size` connections has open at most: a bell for each, and
+    /// sockets that race to connect.
+    pub fn max_descriptors(pool_size: usize) -> usize {
+        pool_size * (1 + connector::MAX_RACERS)
     }
 }
 
@@ -236,7 +264,7 @@ impl UreqResolver for ResolvedLater {
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transport").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("Transport").field("server", &self.settings.server).finish_non_exhaustive()
     }
 }
 

@@ -51,7 +51,7 @@ struct State {
 
 pub struct Resolver {
     state: Mutex<State>,
-    lookup: Box<Lookup>,
+    lookup: Arc<Lookup>,
     metrics: Arc<Metrics>,
     logger: Arc<Logger>,
 }
@@ -65,16 +65,35 @@ impl std::fmt::Debug for Resolver {
 impl Resolver {
     /// Asks the operating system.
     pub fn new(metrics: Arc<Metrics>, logger: Arc<Logger>) -> Arc<Self> {
-        Resolver::with_lookup(Box::new(ask_system), metrics, logger)
+        Resolver::with_lookup(Arc::new(ask_system), metrics, logger)
     }
 
     /// Asks `lookup` instead.
     pub fn with_lookup(
-        lookup: Box<Lookup>,
+        lookup: Arc<Lookup>,
         metrics: Arc<Metrics>,
         logger: Arc<Logger>,
     ) -> Arc<Self> {
         Arc::new(Resolver { state: Mutex::default(), lookup, metrics, logger })
+    }
+
+    /// A resolver for a forked child. It takes over the last good addresses, unless a thread of
+    /// the parent was at them: getaddrinfo itself may hang in a child, on a lock of the C library.
+    pub fn in_child(self: &Arc<Self>, metrics: Arc<Metrics>) -> Arc<Self> {
+        let known = self.state.try_lock().map(|state| {
+            let keep = |(name, host): (&String, &Host)| {
+                let addresses = host.addresses.clone();
+                let fresh_until = host.fresh_until;
+                (name.clone(), Host { addresses, fresh_until, ..Host::default() })
+            };
+            state.hosts.iter().map(keep).collect()
+        });
+        Arc::new(Resolver {
+            state: Mutex::new(State { hosts: known.unwrap_or_default(), ..State::default() }),
+            lookup: Arc::clone(&self.lookup),
+            metrics,
+            logger: Arc::clone(&self.logger),
+        })
     }
 
     /// The addresses of `host`, the one that served last in front. Waits on `control`'s bell and
@@ -168,7 +187,9 @@ impl Resolver {
                 known.failure = Some((number, error.kind(), error.to_string()));
             }
         }
-        let waiting = std::mem::take(&mut known.waiting);
+        // Those who wait for another name may have waited for one of the threads.
+        let hosts = state.hosts.values_mut();
+        let waiting: Vec<_> = hosts.flat_map(|host| std::mem::take(&mut host.waiting)).collect();
         drop(state);
         for bell in waiting {
             bell.ring();
@@ -235,8 +256,10 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::cancel::{Cancel, Stop};
+    use crate::cancel::Stop;
     use crate::deadline::{Deadline, Limit};
+    use crate::sys::Descriptors;
+    use crate::transport::control::Shared;
 
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -245,12 +268,13 @@ mod tests {
     ) -> (Arc<Resolver>, Arc<Metrics>) {
         let metrics = Arc::new(Metrics::default());
         let logger = Arc::new(Logger::default());
-        (Resolver::with_lookup(Box::new(lookup), Arc::clone(&metrics), logger), metrics)
+        (Resolver::with_lookup(Arc::new(lookup), Arc::clone(&metrics), logger), metrics)
     }
 
     fn control(millis: u64) -> Arc<Control> {
         let now = Instant::now();
-        let control = Control::new(&Cancel::new(), &Arc::default(), now).unwrap();
+        let shared = Shared::new(Descriptors::new(0));
+        let control = Control::new(&shared, now).unwrap();
         let deadline = Deadline::after(now, Limit::millis(millis));
         assert!(control.begin(deadline, Stop::default(), now).is_none());
         control

@@ -9,6 +9,7 @@ use ureq::Body;
 
 use super::control::Control;
 use super::failure::Failure;
+use crate::metrics::CloseReason;
 use crate::retry;
 use crate::timings::Phase;
 
@@ -25,6 +26,7 @@ pub fn read(
     control: &Control,
 ) -> Result<Vec<u8>, Failure> {
     control.enter(Phase::Body);
+    control.set_close_reason(CloseReason::Peer); // unless something goes wrong from here on
     let (parts, mut body) = response.into_parts();
     let status = parts.status.as_u16();
     if status != 200 {
@@ -40,10 +42,14 @@ pub fn read(
         return Err(Failure::Answer("it is encoded in another way than the gzip that was offered"));
     }
     let length = text(&parts.headers, CONTENT_LENGTH).and_then(|value| value.parse().ok());
-    read_body(body, length, max_bytes)
+    let result = read_body(&mut body, length, max_bytes);
+    if result.is_err() {
+        control.set_close_reason(CloseReason::Failed);
+    }
+    result
 }
 
-fn read_body(mut body: Body, length: Option<u64>, max_bytes: u64) -> Result<Vec<u8>, Failure> {
+fn read_body(body: &mut Body, length: Option<u64>, max_bytes: u64) -> Result<Vec<u8>, Failure> {
     if length.is_some_and(|length| length > max_bytes) {
         return Err(Failure::TooLarge);
     }

@@ -13,7 +13,7 @@ use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
 use super::control::Control;
 use crate::deadline::Deadline;
-use crate::sys::Interest;
+use crate::sys::{Enlisted, Interest};
 
 /// Room for what the peer sends. An answer's head must fit.
 pub const INPUT_BYTES: usize = 16 << 10;
@@ -26,6 +26,7 @@ const SEND_AT_BYTES: usize = 16 << 10;
 
 #[derive(Debug)]
 pub struct Socket {
+    _enlisted: Enlisted, // before the stream, so that it is dropped first
     stream: TcpStream,
     control: Arc<Control>,
     buffers: SocketBuffers,
@@ -33,14 +34,16 @@ pub struct Socket {
 
 impl Socket {
     /// `stream` is connected and does not block.
-    pub fn new(stream: TcpStream, control: Arc<Control>) -> Self {
+    pub fn new(stream: TcpStream, enlisted: Enlisted, control: Arc<Control>) -> Self {
         control.socket_opened();
-        Socket { stream, control, buffers: SocketBuffers::default() }
+        Socket { _enlisted: enlisted, stream, control, buffers: SocketBuffers::default() }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         let mut sent = 0;
         while sent < self.buffers.held_back {
+            // A peer that takes and gives without a pause never makes us wait.
+            self.control.check(false)?;
             match self.stream.write(&self.buffers.output[sent..self.buffers.held_back]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
@@ -57,8 +60,10 @@ impl Socket {
 
     fn read(&mut self) -> io::Result<usize> {
         // In the middle of a body the next bytes are probably there; before it, they are not.
-        if self.control.is_patient() && !self.control.is_reading_body() {
-            self.wait(Interest::Readable)?;
+        match self.control.is_patient() {
+            true if self.control.is_reading_body() => self.control.check(false)?,
+            true => self.wait(Interest::Readable)?,
+            false => {}
         }
         loop {
             match self.stream.read(self.buffers.input_append_buf()) {

@@ -133,7 +133,7 @@ impl History {
         };
         let deadline = Deadline::after(self.now, limit);
         let number = self.tickets.len();
-        let answer = self.pool.acquire(self.now, deadline, waiter, number);
+        let answer = self.pool.acquire(self.now, deadline, waiter, || number);
         let expected = self.model.acquire(self.now, deadline, waiter);
         self.tickets.push(None);
         self.receive(number, answer, expected);

@@ -33,13 +33,9 @@ impl From<Bytes> for Spelling {
     fn from(bytes: Bytes) -> Spelling {
         match String::from_utf8(bytes.0) {
             Ok(text) => Spelling::Text(text),
-            Err(error) => Spelling::Hex {
-                hex: error
-                    .as_bytes()
-                    .iter()
-                    .map(|b| format!("{b:02x}"))
-                    .collect(),
-            },
+            Err(error) => {
+                Spelling::Hex { hex: error.as_bytes().iter().map(|b| format!("{b:02x}")).collect() }
+            }
         }
     }
 }

@@ -113,10 +113,7 @@ impl Connection {
             match step {
                 Step::Send(bytes) => self.send(bytes)?,
                 Step::Repeat { bytes, times } => self.repeat(bytes, *times)?,
-                Step::Drip {
-                    bytes,
-                    every_millis,
-                } => self.drip(bytes, *every_millis)?,
+                Step::Drip { bytes, every_millis } => self.drip(bytes, *every_millis)?,
                 Step::WaitMillis(millis) => self.pause(after(Instant::now(), *millis))?,
                 Step::Service => self.send(&variants::answer(request))?,
                 Step::Hold => self.hold()?,

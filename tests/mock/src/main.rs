@@ -110,9 +110,7 @@ impl Services {
     fn open_black_hole(&mut self) -> Value {
         let hole = MockService::black_hole();
         let url = hole.url();
-        let id = self.add(Running::BlackHole {
-            _until_dropped: hole,
-        });
+        let id = self.add(Running::BlackHole { _until_dropped: hole });
         json!({"id": id, "url": url})
     }
 
@@ -125,9 +123,7 @@ impl Services {
 
     fn stop(&mut self, id: usize) -> Result<Value, String> {
         let stopped = self.running.remove(&id);
-        stopped
-            .map(|_| json!({"stopped": [id]}))
-            .ok_or_else(|| format!("no service {id}"))
+        stopped.map(|_| json!({"stopped": [id]})).ok_or_else(|| format!("no service {id}"))
     }
 
     /// All but the one that lives as long as the command.

@@ -27,16 +27,11 @@ impl Record {
         self.requests_total += 1;
         let kept = match keep {
             Keep::Everything => request.clone(),
-            Keep::Heads => Request {
-                body: Bytes::default(),
-                ..request.clone()
-            },
+            Keep::Heads => Request { body: Bytes::default(), ..request.clone() },
             Keep::Nothing => return,
         };
         // A request whose body is slow is overtaken by those that arrive later.
-        let place = self
-            .requests
-            .partition_point(|other| other.number < kept.number);
+        let place = self.requests.partition_point(|other| other.number < kept.number);
         self.requests.insert(place, kept);
     }
 

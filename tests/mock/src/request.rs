@@ -110,10 +110,7 @@ impl Request {
 fn read_head_bytes(from: &mut impl BufRead, head: &mut Vec<u8>) -> Result<(), String> {
     // A client that speaks TLS to us would wait for an answer to bytes that never end in a line.
     let garbage = from.fill_buf().map_err(|error| error.to_string())?;
-    if garbage
-        .first()
-        .is_some_and(|byte| !byte.is_ascii_uppercase())
-    {
+    if garbage.first().is_some_and(|byte| !byte.is_ascii_uppercase()) {
         head.extend_from_slice(garbage);
         return Err("no HTTP".into());
     }

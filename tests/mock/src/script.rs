@@ -98,10 +98,7 @@ impl Script {
 
     /// Plays these answers, one to a request; the last one repeats.
     pub fn answers(answers: impl IntoIterator<Item = Answer>) -> Script {
-        Script {
-            answers: answers.into_iter().collect(),
-            ..Script::default()
-        }
+        Script { answers: answers.into_iter().collect(), ..Script::default() }
     }
 
     /// Plays these steps, one list to a connection, before anything is read; the last list repeats.
@@ -136,10 +133,7 @@ impl Answer {
 
     /// Any steps.
     pub fn steps(steps: impl IntoIterator<Item = Step>) -> Answer {
-        Answer {
-            after: After::Body,
-            steps: steps.into_iter().collect(),
-        }
+        Answer { after: After::Body, steps: steps.into_iter().collect() }
     }
 
     /// The same so many milliseconds later.
@@ -176,10 +170,7 @@ impl Step {
     /// Sends the bytes one by one, so many milliseconds apart.
     pub fn drip(bytes: impl Into<Bytes>, every_millis: u64) -> Step {
         let bytes = bytes.into();
-        Step::Drip {
-            bytes,
-            every_millis,
-        }
+        Step::Drip { bytes, every_millis }
     }
 }
 
@@ -259,18 +250,12 @@ impl AnswerForm {
                 }
                 Ok(well_formed(status, &self.headers, json.get().as_bytes()))
             }
-            (None, body) => Ok(well_formed(
-                status,
-                &self.headers,
-                &body.unwrap_or_default(),
-            )),
+            (None, body) => Ok(well_formed(status, &self.headers, &body.unwrap_or_default())),
         }
     }
 
     fn names_header(&self, wanted: &str) -> bool {
-        self.headers
-            .iter()
-            .any(|(name, _)| name.eq_ignore_ascii_case(wanted))
+        self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted))
     }
 }
 

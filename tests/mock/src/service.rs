@@ -42,11 +42,7 @@ impl MockService {
         let acceptor = thread::Builder::new()
             .name("mock-accept".into())
             .spawn(move || accept_all(&accepting, &listener))?;
-        Ok(MockService {
-            address,
-            stage,
-            acceptor: Mutex::new(Some(acceptor)),
-        })
+        Ok(MockService { address, stage, acceptor: Mutex::new(Some(acceptor)) })
     }
 
     /// Where it is: `http://127.0.0.1:PORT`.

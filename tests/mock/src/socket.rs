@@ -38,11 +38,7 @@ pub(crate) fn look<'a>(sockets: impl Iterator<Item = &'a TcpStream>) -> io::Resu
 }
 
 fn watched(socket: &TcpStream, events: i16) -> libc::pollfd {
-    libc::pollfd {
-        fd: socket.as_raw_fd(),
-        events,
-        revents: 0,
-    }
+    libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 }
 }
 
 fn peer(watched: &libc::pollfd) -> Peer {
@@ -87,10 +83,7 @@ fn millis_from_now(until: Instant) -> i32 {
 
 /// Makes closing the socket send a reset in place of a FIN.
 pub(crate) fn reset_on_close(socket: &TcpStream) -> io::Result<()> {
-    let linger = libc::linger {
-        l_onoff: 1,
-        l_linger: 0,
-    };
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     // SAFETY: the pointer and the length are those of one value, borrowed for the call.
     let status = unsafe {
         libc::setsockopt(
@@ -111,9 +104,5 @@ pub(crate) fn shorten_backlog(listener: &TcpListener) -> io::Result<()> {
 }
 
 fn result_of(status: i32) -> io::Result<()> {
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -59,9 +59,7 @@ impl Stage {
 
     pub(crate) fn wait_until(&self, timeout: Duration, wanted: impl Fn(&Record) -> bool) -> bool {
         let unwanted = |state: &mut State| !wanted(&state.record);
-        let waited = self
-            .changed
-            .wait_timeout_while(self.lock(), timeout, unwanted);
+        let waited = self.changed.wait_timeout_while(self.lock(), timeout, unwanted);
         let (_state, result) = waited.unwrap_or_else(PoisonError::into_inner);
         !result.timed_out()
     }
@@ -174,9 +172,8 @@ impl State {
 
     fn look_for_departures(&mut self) {
         let open = self.present.iter().filter(|(_, present)| present.open);
-        let (numbers, sockets): (Vec<usize>, Vec<_>) = open
-            .map(|(number, present)| (*number, &*present.socket))
-            .unzip();
+        let (numbers, sockets): (Vec<usize>, Vec<_>) =
+            open.map(|(number, present)| (*number, &*present.socket)).unzip();
         let peers = socket::look(sockets.into_iter()).unwrap_or_default();
         for (number, peer) in numbers.into_iter().zip(peers) {
             if peer != Peer::Present {

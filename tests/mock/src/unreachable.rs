@@ -41,11 +41,7 @@ impl BlackHole {
                 Err(error) => return Err(error),
             }
         }
-        Ok(BlackHole {
-            address,
-            _listener: listener,
-            _waiting: waiting,
-        })
+        Ok(BlackHole { address, _listener: listener, _waiting: waiting })
     }
 
     /// Where it is: `http://127.0.0.1:PORT`.

@@ -31,9 +31,7 @@ fn variants(request: &Request) -> Result<Object, (u16, &'static str)> {
     if !path.ends_with("/sdk/v2/vardata") {
         return Err((404, "no such path"));
     }
-    let key = request
-        .header("Authorization")
-        .and_then(|value| value.strip_prefix("Api-Key "));
+    let key = request.header("Authorization").and_then(|value| value.strip_prefix("Api-Key "));
     if key.is_none_or(str::is_empty) {
         return Err((401, "no API key"));
     }
@@ -64,10 +62,8 @@ fn variants_of(user: &Object) -> Object {
         ("demo-greeting", greeting()),
     ];
     let raw = |value: &Value| to_raw_value(value).expect("JSON can be written");
-    let mut variants: Object = variants
-        .iter()
-        .map(|(flag, variant)| (flag.to_string(), raw(variant)))
-        .collect();
+    let mut variants: Object =
+        variants.iter().map(|(flag, variant)| (flag.to_string(), raw(variant))).collect();
     variants.insert("demo-nonce".into(), nonce(user, &id));
     variants
 }
@@ -111,11 +107,8 @@ fn nonce(user: &Object, id: &str) -> Box<RawValue> {
         Ok(nonce) => text(&nonce),
         Err(_) => own().unwrap_or_else(|| text(id)),
     };
-    let variant = BTreeMap::from([
-        ("key", text("on")),
-        ("payload", payload),
-        ("value", text("on")),
-    ]);
+    let variant =
+        BTreeMap::from([("key", text("on")), ("payload", payload), ("value", text("on"))]);
     to_raw_value(&variant).expect("JSON can be written")
 }
 

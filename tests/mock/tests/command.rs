@@ -23,11 +23,8 @@ impl Mock {
     }
 
     fn run(command: &mut Command) -> Mock {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it runs");
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
         let stdout = child.stdout.take().expect("it is piped");
         let mut mock = Mock {
             stdin: child.stdin.take(),
@@ -41,9 +38,7 @@ impl Mock {
 
     fn say(&mut self, line: impl AsRef<[u8]>) -> Value {
         let stdin = self.stdin.as_mut().expect("it is open until the end");
-        stdin
-            .write_all(&[line.as_ref(), b"\n"].concat())
-            .expect("it reads");
+        stdin.write_all(&[line.as_ref(), b"\n"].concat()).expect("it reads");
         self.read()
     }
 
@@ -76,10 +71,7 @@ fn text(value: &Value) -> String {
 fn it_is_the_service_until_its_input_ends() {
     let mock = Mock::start(&[]);
     let url = mock.url.clone();
-    assert_eq!(
-        Client::at(&url).post(USER).response().json()["demo-nonce"]["payload"],
-        "u"
-    );
+    assert_eq!(Client::at(&url).post(USER).response().json()["demo-nonce"]["payload"], "u");
     drop(mock);
     assert!(TcpStream::connect(url.strip_prefix("http://").expect("it is an http URL")).is_err());
 }
@@ -91,18 +83,12 @@ fn it_plays_scripts_and_says_what_it_has_seen() {
     assert_eq!(playing["id"], 1);
     let mut client = Client::at(&text(&playing["url"]));
     assert_eq!(client.post(USER).response().status(), 503);
-    client
-        .send("POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n")
-        .send([0, 255])
-        .response();
+    client.send("POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n").send([0, 255]).response();
     let seen = mock.say(r#"{"seen":1}"#);
     assert_eq!(seen["requests_total"], 2);
     assert_eq!(seen["connections_open"], 1);
     let first = &seen["requests"][0];
-    assert_eq!(
-        (&first["method"], &first["body"]),
-        (&json!("POST"), &json!(USER))
-    );
+    assert_eq!((&first["method"], &first["body"]), (&json!("POST"), &json!(USER)));
     assert_eq!(first["headers"][0], json!(["Authorization", "Api-Key key"]));
     assert_eq!(seen["requests"][1]["body"], json!({"hex": "00ff"}));
     assert_eq!(mock.say(r#"{"seen":0}"#)["requests_total"], 0);
@@ -126,13 +112,7 @@ fn it_stops_what_it_is_told_to() {
 #[test]
 fn a_bad_line_is_no_end() {
     let mut mock = Mock::start(&[]);
-    for line in [
-        "",
-        "{",
-        "{\"sing\":1}",
-        "{\"play\":{\"answers\":7}}",
-        "\"\u{fffd}",
-    ] {
+    for line in ["", "{", "{\"sing\":1}", "{\"play\":{\"answers\":7}}", "\"\u{fffd}"] {
         assert!(mock.say(line)["error"].is_string(), "{line}");
     }
     assert!(mock.say(b"\xff")["error"].is_string());
@@ -176,15 +156,8 @@ fn options_choose_the_script_and_the_port() {
 #[test]
 fn wrong_options_are_said_so() {
     for arguments in [&["--help"][..], &["--port", "x"], &["--script", "/nowhere"]] {
-        let output = command()
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .expect("it runs");
+        let output = command().args(arguments).stdin(Stdio::null()).output().expect("it runs");
         assert!(!output.status.success());
-        assert!(
-            output.stderr.starts_with(b"mock-service: "),
-            "{arguments:?}"
-        );
+        assert!(output.stderr.starts_with(b"mock-service: "), "{arguments:?}");
     }
 }

@@ -22,31 +22,13 @@ fn requests_are_kept_as_they_were_sent() {
     let requests = service.requests();
     let first = &requests[0];
     assert_eq!((first.number, first.connection), (1, 1));
-    assert_eq!(
-        (first.method.as_str(), first.path.as_str()),
-        ("POST", "/x?y=%20")
-    );
-    let headers: Vec<_> = first
-        .headers
-        .iter()
-        .map(|(n, v)| (n.as_str(), v.as_str()))
-        .collect();
-    assert_eq!(
-        headers,
-        [
-            ("hOST", "a"),
-            ("B", "c d"),
-            ("B", ""),
-            ("Content-Length", "3")
-        ]
-    );
+    assert_eq!((first.method.as_str(), first.path.as_str()), ("POST", "/x?y=%20"));
+    let headers: Vec<_> = first.headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    assert_eq!(headers, [("hOST", "a"), ("B", "c d"), ("B", ""), ("Content-Length", "3")]);
     assert_eq!(&*first.head, sent.as_bytes());
     assert_eq!(&*first.body, [0, 255, b'x']);
     assert_eq!(first.header("host"), Some("a"));
-    assert_eq!(
-        (requests[1].number, &*requests[1].body),
-        (2, USER.as_bytes())
-    );
+    assert_eq!((requests[1].number, &*requests[1].body), (2, USER.as_bytes()));
     assert!(requests[0].at <= requests[1].at);
 }
 
@@ -56,19 +38,10 @@ fn a_malformed_request_is_kept_refused_and_takes_no_answer() {
     for (sent, problem) in [
         ("\x16\x03\x01", "no HTTP"),
         ("GET /\r\n\r\n", "no request line: GET /"),
-        (
-            "GET / HTTP/1.1\nA: b\n\n",
-            "a line of the head does not end in CR LF",
-        ),
+        ("GET / HTTP/1.1\nA: b\n\n", "a line of the head does not end in CR LF"),
         ("GET / HTTP/1.1\r\nA b\r\n\r\n", "no header: A b"),
-        (
-            "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-            "no acceptable Content-Length",
-        ),
-        (
-            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
-            "a body without Content-Length",
-        ),
+        ("GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "no acceptable Content-Length"),
+        ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "a body without Content-Length"),
         ("GET / HT", "ended within the head"),
     ] {
         let mut client = Client::of(&service);
@@ -87,10 +60,7 @@ fn a_request_cut_in_its_body_is_kept() {
     let sent = "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\ncut";
     Client::of(&service).send(sent).finish().rest();
     let requests = service.requests();
-    assert_eq!(
-        requests[0].problem.as_deref(),
-        Some("ended within the body")
-    );
+    assert_eq!(requests[0].problem.as_deref(), Some("ended within the body"));
     assert_eq!(&*requests[0].body, b"cut");
 }
 
@@ -100,11 +70,7 @@ fn a_script_can_keep_less() {
         let service = MockService::start(Script::service().keep(keep));
         Client::of(&service).post(USER).response();
         assert_eq!(service.requests_total(), 1);
-        service
-            .requests()
-            .iter()
-            .map(|request| request.body.len())
-            .collect::<Vec<_>>()
+        service.requests().iter().map(|request| request.body.len()).collect::<Vec<_>>()
     };
     assert_eq!(kept(Keep::Everything), [USER.len()]);
     assert_eq!(kept(Keep::Heads), [0]);
@@ -114,12 +80,9 @@ fn a_script_can_keep_less() {
 #[test]
 fn a_client_that_has_left_is_not_open_whatever_is_being_played() {
     let long = 3_600_000;
-    for step in [
-        Step::Hold,
-        Step::WaitMillis(long),
-        Step::drip("ab", long),
-        Step::repeat("x", u64::MAX),
-    ] {
+    for step in
+        [Step::Hold, Step::WaitMillis(long), Step::drip("ab", long), Step::repeat("x", u64::MAX)]
+    {
         let service = MockService::start(Script::answers([Answer::steps([step.clone()])]));
         let mut client = Client::of(&service);
         client.post(USER);
@@ -147,13 +110,7 @@ fn one_connection_after_the_other_is_one_at_once() {
     for _ in 0..300 {
         Client::of(&service).post(USER).response();
     }
-    assert_eq!(
-        (
-            service.connections_accepted(),
-            service.connections_open_max()
-        ),
-        (300, 1)
-    );
+    assert_eq!((service.connections_accepted(), service.connections_open_max()), (300, 1));
     let clients: Vec<_> = (0..5).map(|_| Client::of(&service)).collect();
     assert!(service.wait_until(PATIENCE, |record| record.connections_open == 5));
     drop(clients);
@@ -164,9 +121,7 @@ fn one_connection_after_the_other_is_one_at_once() {
 #[test]
 fn a_client_that_asks_for_the_end_gets_it() {
     let service = play(r#"{"answers":[{"status":200,"body":"x"}]}"#);
-    let answer = Client::of(&service)
-        .post_with("Connection: close\r\n", USER)
-        .rest();
+    let answer = Client::of(&service).post_with("Connection: close\r\n", USER).rest();
     assert!(answer.ends_with("\r\n\r\nx"), "{answer}");
 }
 
@@ -174,10 +129,7 @@ fn a_client_that_asks_for_the_end_gets_it() {
 fn waiting_for_what_does_not_come_ends() {
     let service = MockService::start(Script::service());
     let start = Instant::now();
-    assert!(
-        !service.wait_until(Duration::from_millis(20), |record| record.requests_total
-            > 0)
-    );
+    assert!(!service.wait_until(Duration::from_millis(20), |record| record.requests_total > 0));
     assert!(start.elapsed() >= Duration::from_millis(20));
 }
 
@@ -203,10 +155,7 @@ fn a_stop_ends_everything_at_once() {
     let start = Instant::now();
     service.stop();
     assert!(start.elapsed() < STOPPED, "{:?}", start.elapsed());
-    assert_eq!(
-        (service.connections_open(), service.requests_total()),
-        (0, 6)
-    );
+    assert_eq!((service.connections_open(), service.requests_total()), (0, 6));
     let refused = TcpStream::connect(service.address()).expect_err("it does not listen");
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     service.stop();

@@ -17,10 +17,7 @@ fn answered(script: &str) -> String {
 #[test]
 fn send_sends_text_and_any_bytes() {
     let service = play(r#"{"answers":[{"steps":[{"send":"é\r\n"},{"send":{"hex":"00ff"}}]}]}"#);
-    assert_eq!(
-        Client::of(&service).post(USER).exactly(6),
-        b"\xc3\xa9\r\n\x00\xff"
-    );
+    assert_eq!(Client::of(&service).post(USER).exactly(6), b"\xc3\xa9\r\n\x00\xff");
 }
 
 #[test]
@@ -36,10 +33,7 @@ fn repeat_sends_any_multiple() {
 #[test]
 fn repeat_of_nothing_is_nothing() {
     let steps = r#"[{"repeat":{"bytes":"","times":9}},{"repeat":{"bytes":"x","times":0}},"close"]"#;
-    assert_eq!(
-        answered(&format!(r#"{{"answers":[{{"steps":{steps}}}]}}"#)),
-        ""
-    );
+    assert_eq!(answered(&format!(r#"{{"answers":[{{"steps":{steps}}}]}}"#)), "");
 }
 
 #[test]
@@ -52,11 +46,7 @@ fn steps_come_in_order_and_waits_take_their_time() {
     let head = Instant::now();
     assert_eq!(client.rest(), "body");
     // A little less than 80: the head may have been under way for a while before it was read.
-    assert!(
-        head.elapsed() > Duration::from_millis(40),
-        "{:?}",
-        head.elapsed()
-    );
+    assert!(head.elapsed() > Duration::from_millis(40), "{:?}", head.elapsed());
 }
 
 #[test]
@@ -71,11 +61,7 @@ fn drip_sends_one_byte_at_a_time() {
         let length = client.0.peek(&mut buffer).expect("a byte comes");
         assert_eq!((length, client.exactly(1)), (1, vec![expected]));
     }
-    assert!(
-        start.elapsed() >= Duration::from_millis(90),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() >= Duration::from_millis(90), "{:?}", start.elapsed());
     assert_eq!(client.rest(), "");
 }
 
@@ -93,10 +79,7 @@ fn hold_is_silent_until_the_service_stops() {
     let mut client = Client::of(&service);
     client.post(USER).exactly(1);
     let silent = Duration::from_millis(50);
-    client
-        .0
-        .set_read_timeout(Some(silent))
-        .expect("it is no zero");
+    client.0.set_read_timeout(Some(silent)).expect("it is no zero");
     assert_eq!(client.fault(), ErrorKind::WouldBlock);
     service.stop();
     assert_eq!(client.rest(), "");
@@ -110,24 +93,15 @@ fn close_ends_with_a_fin_although_input_is_unread() {
     let mut client = Client::of(&service);
     // In one write, so that all of the body is there before the answer is.
     let answer = client.post(&"x".repeat(20_000)).rest();
-    assert_eq!(
-        answer,
-        "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n"
-    );
+    assert_eq!(answer, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n");
 }
 
 #[test]
 fn reset_ends_with_a_reset() {
     let service = play(r#"{"answers":[{"steps":[{"send":"x"},{"wait_millis":1},"reset"]}]}"#);
-    assert_eq!(
-        Client::of(&service).post(USER).fault(),
-        ErrorKind::ConnectionReset
-    );
+    assert_eq!(Client::of(&service).post(USER).fault(), ErrorKind::ConnectionReset);
     let service = play(r#"{"answers":[{"status":200,"body":"x","then":"reset"}]}"#);
-    assert_eq!(
-        Client::of(&service).post(USER).fault(),
-        ErrorKind::ConnectionReset
-    );
+    assert_eq!(Client::of(&service).post(USER).fault(), ErrorKind::ConnectionReset);
 }
 
 #[test]
@@ -176,11 +150,7 @@ fn an_answer_can_be_delayed_and_the_connection_kept() {
     for _ in 0..2 {
         let start = Instant::now();
         assert_eq!(client.post(USER).response().status(), 200);
-        assert!(
-            start.elapsed() >= Duration::from_millis(40),
-            "{:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed() >= Duration::from_millis(40), "{:?}", start.elapsed());
     }
     assert_eq!(service.connections_accepted(), 1);
 }
@@ -202,15 +172,8 @@ fn the_constructors_say_what_the_json_says() {
         Answer::service().delayed(5).then(Step::Close),
         Answer::steps([Step::repeat("x", 2), Step::drip("y", 3)]),
     ])
-    .connections([
-        vec![Step::Close],
-        vec![Step::WaitMillis(1), Step::Reset],
-        vec![],
-    ]);
-    assert_eq!(
-        serde_json::from_str::<Script>(json).expect("it is valid"),
-        built
-    );
+    .connections([vec![Step::Close], vec![Step::WaitMillis(1), Step::Reset], vec![]]);
+    assert_eq!(serde_json::from_str::<Script>(json).expect("it is valid"), built);
 }
 
 #[test]
@@ -220,10 +183,7 @@ fn a_wrong_script_is_refused_by_name() {
         (r#"{"answers":[{"statuss":1}]}"#, "unknown field `statuss`"),
         (r#"{"answers":[{"status":200,"steps":[]}]}"#, "not both"),
         (r#"{"answers":[{"json":1,"body":""}]}"#, "not both"),
-        (
-            r#"{"answers":[{"steps":["stop"]}]}"#,
-            "unknown variant `stop`",
-        ),
+        (r#"{"answers":[{"steps":["stop"]}]}"#, "unknown variant `stop`"),
         (r#"{"connections":[[{"send":{"hex":"x"}}]]}"#, "hexadecimal"),
     ] {
         let error = serde_json::from_str::<Script>(script).expect_err(script);
@@ -274,10 +234,7 @@ fn a_connection_can_begin_with_any_step_and_the_last_opening_repeats() {
     assert_eq!(Client::of(&service).rest(), "");
     // The reset may be there before `connect` has returned.
     let reset = TcpStream::connect(service.address()).and_then(|mut stream| stream.read(&mut [0]));
-    assert_eq!(
-        reset.expect_err("it is reset").kind(),
-        ErrorKind::ConnectionReset
-    );
+    assert_eq!(reset.expect_err("it is reset").kind(), ErrorKind::ConnectionReset);
     let mut greeted = Client::of(&service);
     assert_eq!(greeted.exactly(5), b"hello");
     assert_eq!(greeted.post(USER).response().status(), 200);
@@ -291,15 +248,9 @@ fn a_held_connection_takes_no_more_than_the_buffers_of_the_system() {
     let service = play(r#"{"connections":[["hold"]]}"#);
     let mut client = Client::of(&service);
     let stalled = Duration::from_millis(200);
-    client
-        .0
-        .set_write_timeout(Some(stalled))
-        .expect("it is no zero");
+    client.0.set_write_timeout(Some(stalled)).expect("it is no zero");
     // Far beyond the largest buffers that Linux gives a socket at either end.
-    let error = client
-        .0
-        .write_all(&vec![b'x'; 64 << 20])
-        .expect_err("nobody reads it");
+    let error = client.0.write_all(&vec![b'x'; 64 << 20]).expect_err("nobody reads it");
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     assert_eq!(service.requests_total(), 0);
 }

@@ -22,14 +22,8 @@ fn asked(request: &str) -> Response {
 fn the_same_user_gets_the_same_variants() {
     let variants_of_u = variants(USER);
     assert_eq!(variants_of_u, variants(USER));
-    assert_eq!(
-        variants_of_u["demo-greeting"]["payload"]["text"],
-        "Grüß Gott, 世界 🌍"
-    );
-    assert_eq!(
-        variants_of_u["demo-color"]["metadata"]["experimentKey"],
-        "exp-1"
-    );
+    assert_eq!(variants_of_u["demo-greeting"]["payload"]["text"], "Grüß Gott, 世界 🌍");
+    assert_eq!(variants_of_u["demo-color"]["metadata"]["experimentKey"], "exp-1");
 }
 
 #[test]
@@ -43,14 +37,7 @@ fn users_differ_and_an_off_variant_has_no_value() {
         for (seen, flag) in seen.iter_mut().zip(["demo-color", "demo-checkout"]) {
             let variant = &variants[flag];
             let off = variant["key"] == "off";
-            assert_eq!(
-                variant["value"],
-                if off {
-                    Value::Null
-                } else {
-                    variant["key"].clone()
-                }
-            );
+            assert_eq!(variant["value"], if off { Value::Null } else { variant["key"].clone() });
             assert_eq!(variant["metadata"]["default"], off);
             seen.insert(variant["key"].to_string());
         }
@@ -61,13 +48,7 @@ fn users_differ_and_an_off_variant_has_no_value() {
 
 #[test]
 fn the_nonce_comes_back_as_it_was_written() {
-    for nonce in [
-        "18446744073709551615",
-        "1.50",
-        r#""a\u0062""#,
-        "{\"x\": []}",
-        "null",
-    ] {
+    for nonce in ["18446744073709551615", "1.50", r#""a\u0062""#, "{\"x\": []}", "null"] {
         let user = format!(r#"{{"user_id":"u","user_properties":{{"nonce":{nonce}}}}}"#);
         let service = MockService::start(Script::service());
         let body = Client::of(&service).post(&user).response().body;
@@ -79,10 +60,7 @@ fn the_nonce_comes_back_as_it_was_written() {
 #[test]
 fn without_a_nonce_it_is_the_user_id() {
     assert_eq!(variants(USER)["demo-nonce"]["payload"], "u");
-    assert_eq!(
-        variants(r#"{"user_properties":null}"#)["demo-nonce"]["payload"],
-        ""
-    );
+    assert_eq!(variants(r#"{"user_properties":null}"#)["demo-nonce"]["payload"], "");
 }
 
 #[test]
@@ -128,16 +106,8 @@ fn a_user_in_a_header_is_one_too() {
 fn what_the_service_cannot_answer_it_refuses() {
     let service = MockService::start(Script::service());
     let mut client = Client::of(&service);
-    for headers in [
-        "",
-        "Authorization: Api-Key \r\n",
-        "Authorization: Bearer k\r\n",
-    ] {
-        assert_eq!(
-            client.post_with(headers, USER).response().status(),
-            401,
-            "{headers}"
-        );
+    for headers in ["", "Authorization: Api-Key \r\n", "Authorization: Bearer k\r\n"] {
+        assert_eq!(client.post_with(headers, USER).response().status(), 401, "{headers}");
     }
     for user in ["", "{", "[]", "null", "\"u\""] {
         assert_eq!(client.post(user).response().status(), 400, "{user}");

@@ -32,16 +32,12 @@ impl Client {
     pub fn at(url: &str) -> Client {
         let address = url.strip_prefix("http://").expect("it is an http URL");
         let stream = TcpStream::connect(address).expect("the service listens");
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .expect("it is no zero");
+        stream.set_read_timeout(Some(PATIENCE)).expect("it is no zero");
         Client(stream)
     }
 
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Client {
-        self.0
-            .write_all(bytes.as_ref())
-            .expect("the service takes it");
+        self.0.write_all(bytes.as_ref()).expect("the service takes it");
         self
     }
 
@@ -62,9 +58,7 @@ impl Client {
         while !head.ends_with("\r\n\r\n") {
             head.push(char::from(self.exactly(1)[0]));
         }
-        let length = head
-            .lines()
-            .find_map(|line| line.strip_prefix("Content-Length: "));
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
         let length = length.map_or(0, |length| length.parse().expect("it is a number"));
         let body = String::from_utf8(self.exactly(length)).expect("it is text");
         Response { head, body }
@@ -90,9 +84,7 @@ impl Client {
     }
 
     pub fn finish(&mut self) -> &mut Client {
-        self.0
-            .shutdown(Shutdown::Write)
-            .expect("the connection is open");
+        self.0.shutdown(Shutdown::Write).expect("the connection is open");
         self
     }
 }

@@ -1,0 +1,297 @@
+//! What a client has running in one process, and how a fetch is driven on its caller's thread.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::cancel::{Bell, Cancel, Stop};
+use crate::config::Config;
+use crate::connections::Connections;
+use crate::deadline::{Deadline, Limit};
+use crate::error::{Error, Status};
+use crate::fetch::{self, Fetch, Refusal, Rules, Step};
+use crate::logger::{Level, Logger};
+use crate::metrics::{Gauges, Metrics};
+use crate::model::{User, Variants};
+use crate::options::FetchOptions;
+use crate::retry::Budget;
+use crate::sync::{Condvar, Mutex};
+use crate::sys::Descriptors;
+use crate::timings::Timings;
+use crate::transport::{Shared, Transport};
+
+/// Beyond this size an answer for the user cannot come from the service's cache.
+const CACHEABLE_USER_BYTES: usize = 8000;
+
+/// What a fetch came to.
+#[derive(Debug)]
+pub struct Fetched {
+    pub result: Result<Variants, Error>,
+    /// Attempts made, the first included; 0 when it failed before it began.
+    pub attempts: u32,
+    pub timings: Timings,
+}
+
+/// See the module. Any number of threads use it at once.
+pub struct Session {
+    config: Arc<Config>,
+    budget: Budget,
+    connections: Connections,
+    /// Fires when the client begins to close: no pause between attempts goes on.
+    closing: Arc<Cancel>,
+    /// Fires when it has waited long enough: no exchange goes on.
+    cut: Arc<Cancel>,
+    running: AtomicUsize,
+    /// Signalled when nothing is running any more, once the client is closing.
+    idle: (Mutex<()>, Condvar),
+    metrics: Arc<Metrics>,
+    descriptors: Arc<Descriptors>,
+    logger: Arc<Logger>,
+    random: u64,
+    warned_of_size: AtomicBool,
+}
+
+impl Session {
+    /// Opens no connection and starts no thread.
+    pub fn new(api_key: &str, config: &Config) -> Result<Self, Error> {
+        let logger = Arc::new(config.logger());
+        let shared = shared(config);
+        let transport = Transport::new(api_key, config, shared.clone(), Arc::clone(&logger))?;
+        Ok(Session::over(transport, shared, Arc::new(config.clone()), logger))
+    }
+
+    /// The session of a forked child, which has none of its parent's threads, locks or connections.
+    pub fn in_child(&self) -> Self {
+        self.close_copies();
+        let shared = shared(&self.config);
+        let transport = self.connections.transport().in_child(shared.clone());
+        Session::over(transport, shared, Arc::clone(&self.config), Arc::clone(&self.logger))
+    }
+
+    fn over(
+        transport: Transport,
+        Shared { cut, metrics, descriptors }: Shared,
+        config: Arc<Config>,
+        logger: Arc<Logger>,
+    ) -> Self {
+        let closing = Cancel::new();
+        Session {
+            budget: Budget::new(config.retry_budget_percent),
+            connections: Connections::new(&config, transport, Arc::clone(&closing)),
+            config,
+            closing,
+            cut,
+            running: AtomicUsize::new(0),
+            idle: (Mutex::new(()), Condvar::new()),
+            metrics,
+            descriptors,
+            logger,
+            random: RandomState::new().build_hasher().finish(),
+            warned_of_size: AtomicBool::new(false),
+        }
+    }
+
+    /// In a forked child: closes its copies of the parent's connections, so that the service sees
+    /// it when the parent closes them.
+    pub fn close_copies(&self) {
+        self.descriptors.close_copies();
+    }
+
+    /// Whether this process was forked from the one whose session this is.
+    pub fn is_inherited(&self) -> bool {
+        self.connections.are_inherited()
+    }
+
+    /// Fetches the variants of `user`, on this thread, within the bounds of the configuration and
+    /// of `options`.
+    pub fn fetch(&self, user: &User, options: &FetchOptions) -> Fetched {
+        let began = Instant::now();
+        let _running = Running::begin(self);
+        self.metrics.fetches.increment();
+        let fetched = match self.encode(user) {
+            Ok(body) => self.drive(&body, options, began),
+            Err(error) => Fetched { result: Err(error), attempts: 0, timings: Timings::default() },
+        };
+        let status = fetched.result.as_ref().err().map(|error| error.status);
+        self.metrics.fetch_ended(status, began.elapsed());
+        self.log_end(&fetched, began.elapsed());
+        fetched
+    }
+
+    fn encode(&self, user: &User) -> Result<Vec<u8>, Error> {
+        let body = user
+            .encode(&self.config.library)
+            .map_err(|invalid| Error::invalid_argument(invalid.to_string()))?;
+        if body.len() > CACHEABLE_USER_BYTES && !self.warned_of_size.swap(true, Ordering::Relaxed) {
+            self.logger.log(Level::Warn, || {
+                format!(
+                    "a user of {} bytes cannot be cached by the service, whose limit is \
+                     {CACHEABLE_USER_BYTES}; later ones are not reported",
+                    body.len()
+                )
+            });
+        }
+        Ok(body)
+    }
+
+    /// Does what each step of the fetch asks for, until it is over.
+    fn drive(&self, body: &[u8], options: &FetchOptions, began: Instant) -> Fetched {
+        let rules =
+            Rules { schedule: &self.config.schedule, budget: &self.budget, metrics: &self.metrics };
+        let random = self.random ^ self.metrics.fetches.value();
+        let mut stop = Stop::new(options.cancel.clone(), options.interrupt.clone());
+        let (mut fetch, mut step) = Fetch::begin(rules, options.deadline, random, began);
+        let result = loop {
+            step = match step {
+                Step::Attempt { until } => {
+                    self.attempt(&mut fetch, until, body, options, &mut stop)
+                }
+                Step::Pause { until } => match self.pause(until, &mut stop) {
+                    Ok(()) => fetch.resumed(Instant::now()),
+                    Err(error) => fetch.stopped(error, Instant::now()),
+                },
+                Step::Done(result) => break result,
+            };
+        };
+        Fetched { result, attempts: fetch.attempts(), timings: fetch.into_timings() }
+    }
+
+    fn attempt(
+        &self,
+        fetch: &mut Fetch<'_>,
+        until: Deadline,
+        body: &[u8],
+        options: &FetchOptions,
+        stop: &mut Stop,
+    ) -> Step {
+        let leased = match self.connections.lease(until, stop) {
+            Ok(leased) => leased,
+            Err(refusal) => return fetch.refused(refusal, Instant::now()),
+        };
+        let bounds = fetch.leased(Instant::now());
+        match leased.exchange(bounds, body, options, stop) {
+            Ok((result, timings)) => {
+                let result = result.and_then(|body| self.decode(body));
+                fetch.exchanged(result, &timings, Instant::now())
+            }
+            Err(error) => fetch.refused(Refusal::Failed(error), Instant::now()),
+        }
+    }
+
+    fn decode(&self, body: Vec<u8>) -> Result<Variants, Error> {
+        let (variants, skipped) = fetch::decode(body, &self.metrics)?;
+        if skipped > 0 {
+            self.logger.log(Level::Warn, || {
+                format!("the answer held {skipped} entries that are no variants; they are left out")
+            });
+        }
+        Ok(variants)
+    }
+
+    /// Waits between two attempts.
+    fn pause(&self, until: Instant, stop: &mut Stop) -> Result<(), Error> {
+        let bell = Bell::new();
+        let _attached = (stop.attach(&bell), self.closing.attach(&bell));
+        while Instant::now() < until {
+            if self.closing.is_fired() {
+                return Err(Error::closed());
+            }
+            if stop.sleep(&bell, Deadline::at(until)) {
+                return Err(Error::canceled());
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses new fetches and ends those that wait, without waiting itself.
+    pub fn begin_close(&self) {
+        self.connections.close();
+    }
+
+    /// Closes the client: new fetches are refused, waiting ones end as `Closed`, and those that
+    /// run are waited for. What still runs after `limit` is cut off, and that is a timeout.
+    pub fn close(&self, limit: Limit) -> Result<(), Error> {
+        self.begin_close();
+        if self.wait_idle(Deadline::after(Instant::now(), limit)) {
+            return Ok(());
+        }
+        self.cut.fire();
+        Err(Error::new(
+            Status::Timeout,
+            "fetches were still running when the time to close was over, and were cut off",
+        ))
+    }
+
+    fn wait_idle(&self, until: Deadline) -> bool {
+        let (lock, condvar) = &self.idle;
+        let mut guard = lock.lock();
+        while self.running.load(Ordering::SeqCst) > 0 {
+            guard = match until.instant() {
+                None => condvar.wait(guard),
+                Some(instant) if instant <= Instant::now() => return false,
+                Some(instant) => condvar.wait_until(guard, instant),
+            };
+        }
+        true
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub fn logger(&self) -> &Arc<Logger> {
+        &self.logger
+    }
+
+    /// How the pool stands now.
+    pub fn gauges(&self) -> Gauges {
+        self.connections.gauges()
+    }
+
+    fn log_end(&self, fetched: &Fetched, elapsed: Duration) {
+        let level = if fetched.result.is_ok() { Level::Debug } else { Level::Warn };
+        self.logger.log(level, || {
+            let what = match &fetched.result {
+                Ok(variants) => format!("{} variants", variants.len()),
+                Err(error) => error.to_string(),
+            };
+            format!("fetch: {what} ({} attempts, {} ms)", fetched.attempts, elapsed.as_millis())
+        });
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("connections", &self.connections).finish_non_exhaustive()
+    }
+}
+
+/// Counts a fetch as running while it lives.
+struct Running<'a>(&'a Session);
+
+impl<'a> Running<'a> {
+    fn begin(session: &'a Session) -> Self {
+        session.running.fetch_add(1, Ordering::SeqCst);
+        Running(session)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let last = self.0.running.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last && self.0.closing.is_fired() && !self.0.is_inherited() {
+            let (lock, condvar) = &self.0.idle;
+            // Taken so that whoever is about to wait is seen to wait.
+            drop(lock.lock());
+            condvar.notify_all();
+        }
+    }
+}
+
+fn shared(config: &Config) -> Shared {
+    let descriptors = Transport::max_descriptors(config.pool_size as usize);
+    Shared::new(Descriptors::new(descriptors))
+}
