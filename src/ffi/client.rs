@@ -17,6 +17,7 @@ use super::user::exp_user;
 use super::variants::{Fetched, exp_variants};
 use crate::client::{self, Client};
 use crate::config;
+use crate::contain::contain;
 use crate::error::{Error, Status};
 use crate::logger::Level;
 use crate::tag::Tag;
@@ -208,7 +209,7 @@ thread_local! {
 /// Runs a call that may call the host back; a defect in it is logged.
 fn inside<T>(client: &Arc<Handle<exp_client>>, call: impl FnOnce() -> T) -> Result<T, Error> {
     let entered = INSIDE.try_with(|clients| clients.borrow_mut().push(address(client)));
-    let result = guard::contain(call);
+    let result = contain(call);
     if entered.is_ok() {
         // At the very end of a thread the list may have gone meanwhile.
         let _ = INSIDE.try_with(|clients| clients.borrow_mut().pop());
