@@ -60,14 +60,16 @@ impl Client {
         self.session().fetch(user, options)
     }
 
-    /// Makes an asynchronous fetch ready; `start` sets it going.
+    /// Makes an asynchronous fetch ready; `start` sets it going. `token` is what the host knows it
+    /// by.
     pub fn prepare(
         &self,
         user: &User,
         options: &FetchOptions,
+        token: usize,
         teller: Teller,
     ) -> Result<Arc<Pending>, Error> {
-        self.session().prepare(user, options, teller)
+        self.session().prepare(user, options, token, teller)
     }
 
     /// Starts a fetch. If this succeeds, its teller is told exactly once, on another thread,

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use crate::cancel::{Attached, Cancel, Ring};
 use crate::completions::Completions;
 use crate::deadline::Deadline;
 use crate::dispatch::Id;
+use crate::logger::Logger;
 use crate::options::FetchOptions;
 use crate::session::{Fetched, Session};
 use crate::sync::{Condvar, Mutex};
@@ -32,6 +34,9 @@ pub struct Pending {
     pub began: Instant,
     pub user: Vec<u8>,
     pub options: FetchOptions,
+    /// What the host knows it by.
+    pub token: usize,
+    logger: Arc<Logger>,
     cancel: Arc<Cancel>,
     teller: Mutex<Option<Teller>>,
     outcome: Mutex<Outcome>,
@@ -43,6 +48,8 @@ pub struct Pending {
 #[derive(Debug)]
 enum Outcome {
     NotYet,
+    /// The callback runs, on this thread.
+    BeingTold(ThreadId),
     Kept(Box<Fetched>),
     Given,
 }
@@ -63,6 +70,7 @@ impl Pending {
         session: &Arc<Session>,
         user: Vec<u8>,
         options: FetchOptions,
+        token: usize,
         teller: Teller,
     ) -> Arc<Self> {
         Arc::new(Pending {
@@ -72,6 +80,8 @@ impl Pending {
             began: Instant::now(),
             user,
             options,
+            token,
+            logger: Arc::clone(session.logger()),
             cancel: Cancel::new(),
             teller: Mutex::new(Some(teller)),
             outcome: Mutex::new(Outcome::NotYet),
@@ -83,6 +93,11 @@ impl Pending {
     /// Whether this process was forked from the one that submitted it. There it has no outcome.
     pub fn is_inherited(&self) -> bool {
         self.generation != sys::fork_generation()
+    }
+
+    /// Where its client's messages go.
+    pub fn logger(&self) -> &Arc<Logger> {
+        &self.logger
     }
 
     /// Its own switch, which ends an exchange that a worker makes for it.
@@ -121,6 +136,7 @@ impl Pending {
         let teller = self.teller.lock().take();
         match teller {
             Some(Teller::Callback(callback)) => {
+                *self.outcome.lock() = Outcome::BeingTold(thread::current().id());
                 callback(fetched);
                 self.settle(Outcome::Given);
             }
@@ -137,17 +153,22 @@ impl Pending {
         self.done.notify_all();
     }
 
-    /// Waits until it has been delivered; false if `until` comes first.
+    /// Waits until it has been delivered; false if `until` comes first. Its own callback does not
+    /// wait for itself.
     pub fn wait(&self, until: Deadline) -> bool {
         let mut outcome = self.outcome.lock();
-        while matches!(*outcome, Outcome::NotYet) {
+        loop {
+            match *outcome {
+                Outcome::Kept(_) | Outcome::Given => return true,
+                Outcome::BeingTold(thread) if thread == thread::current().id() => return true,
+                Outcome::BeingTold(_) | Outcome::NotYet => {}
+            }
             outcome = match until.instant() {
                 None => self.done.wait(outcome),
                 Some(instant) if instant <= Instant::now() => return false,
                 Some(instant) => self.done.wait_until(outcome, instant),
             };
         }
-        true
     }
 
     /// Takes the outcome, which is there once.
@@ -156,13 +177,14 @@ impl Pending {
             return Err(NoOutcome::Inherited);
         }
         let mut outcome = self.outcome.lock();
+        match *outcome {
+            Outcome::NotYet => return Err(NoOutcome::NotYet),
+            Outcome::BeingTold(_) | Outcome::Given => return Err(NoOutcome::Given),
+            Outcome::Kept(_) => {}
+        }
         match std::mem::replace(&mut *outcome, Outcome::Given) {
             Outcome::Kept(fetched) => Ok(*fetched),
-            Outcome::Given => Err(NoOutcome::Given),
-            Outcome::NotYet => {
-                *outcome = Outcome::NotYet;
-                Err(NoOutcome::NotYet)
-            }
+            _ => Err(NoOutcome::Given),
         }
     }
 }

@@ -15,14 +15,16 @@ use crate::options::FetchOptions;
 use crate::pending::{Pending, Teller};
 
 impl Session {
-    /// Makes a fetch ready to be started; nothing happens before that.
+    /// Makes a fetch ready to be started; nothing happens before that. `token` is what the host
+    /// knows it by.
     pub fn prepare(
         self: &Arc<Self>,
         user: &User,
         options: &FetchOptions,
+        token: usize,
         teller: Teller,
     ) -> Result<Arc<Pending>, Error> {
-        Ok(Pending::new(self, self.encode(user)?, options.clone(), teller))
+        Ok(Pending::new(self, self.encode(user)?, options.clone(), token, teller))
     }
 
     /// Starts a fetch. If this succeeds, its teller is told exactly once, on another thread,
