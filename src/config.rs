@@ -9,6 +9,7 @@ use crate::deadline::Limit;
 use crate::error::Error;
 use crate::logger::{Level, Logger, Sink};
 use crate::schedule::Schedule;
+use crate::transport::Lookup;
 
 /// Stands for "no limit" where a setting in milliseconds allows that.
 pub const NO_LIMIT: u64 = u64::MAX;
@@ -51,6 +52,7 @@ pub struct Config {
     pub(crate) proxy_url: Option<String>,
     pub(crate) use_environment_proxy: bool,
     pub(crate) library: String,
+    pub(crate) lookup: Option<Arc<Lookup>>,
     debug: bool,
     log: Option<(Level, Arc<Sink>)>,
 }
@@ -81,6 +83,7 @@ impl Default for Config {
             proxy_url: None,
             use_environment_proxy: true,
             library: concat!("libexperiment/", env!("CARGO_PKG_VERSION")).to_owned(),
+            lookup: None,
             debug: false,
             log: None,
         }
@@ -230,6 +233,12 @@ impl Config {
     /// Raises the log callback's level to debug.
     pub fn set_debug(&mut self, on: bool) {
         self.debug = on;
+    }
+
+    /// For tests: who knows the addresses of names, in place of the operating system.
+    #[doc(hidden)]
+    pub fn set_lookup(&mut self, lookup: Arc<Lookup>) {
+        self.lookup = Some(lookup);
     }
 
     pub fn set_log(&mut self, max_level: Level, sink: Arc<Sink>) {

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,17 +64,13 @@ impl std::fmt::Debug for Resolver {
 }
 
 impl Resolver {
-    /// Asks the operating system.
-    pub fn new(metrics: Arc<Metrics>, logger: Arc<Logger>) -> Arc<Self> {
-        Resolver::with_lookup(Arc::new(ask_system), metrics, logger)
-    }
-
-    /// Asks `lookup` instead.
-    pub fn with_lookup(
-        lookup: Arc<Lookup>,
+    /// Asks `lookup`, or the operating system.
+    pub fn new(
+        lookup: Option<Arc<Lookup>>,
         metrics: Arc<Metrics>,
         logger: Arc<Logger>,
     ) -> Arc<Self> {
+        let lookup = lookup.unwrap_or_else(|| Arc::new(ask_system));
         Arc::new(Resolver { state: Mutex::default(), lookup, metrics, logger })
     }
 
@@ -154,7 +151,9 @@ impl Resolver {
         self.metrics.lookups.increment();
         let (resolver, name) = (Arc::clone(self), host.to_owned());
         let thread = sys::spawn("exp-resolve", STACK_BYTES, move || {
-            let found = (resolver.lookup)(&name);
+            // The others are not to wait for a thread that is gone.
+            let found = catch_unwind(AssertUnwindSafe(|| (resolver.lookup)(&name)))
+                .unwrap_or_else(|_| Err(io::Error::other("the lookup panicked")));
             resolver.finish(&name, number, found);
         });
         if let Err(error) = thread {
@@ -268,7 +267,7 @@ mod tests {
     ) -> (Arc<Resolver>, Arc<Metrics>) {
         let metrics = Arc::new(Metrics::default());
         let logger = Arc::new(Logger::default());
-        (Resolver::with_lookup(Arc::new(lookup), Arc::clone(&metrics), logger), metrics)
+        (Resolver::new(Some(Arc::new(lookup)), Arc::clone(&metrics), logger), metrics)
     }
 
     fn control(millis: u64) -> Arc<Control> {

@@ -59,11 +59,8 @@ impl Socket {
     }
 
     fn read(&mut self) -> io::Result<usize> {
-        // In the middle of a body the next bytes are probably there; before it, they are not.
-        match self.control.is_patient() {
-            true if self.control.is_reading_body() => self.control.check(false)?,
-            true => self.wait(Interest::Readable)?,
-            false => {}
+        if self.control.before_read()? {
+            self.wait(Interest::Readable)?;
         }
         loop {
             match self.stream.read(self.buffers.input_append_buf()) {
