@@ -9,7 +9,7 @@ use crate::deadline::Limit;
 use crate::error::Error;
 use crate::logger::{Level, Logger, Sink};
 use crate::schedule::Schedule;
-use crate::transport::Lookup;
+use crate::sys::{self, Lookup};
 
 /// Stands for "no limit" where a setting in milliseconds allows that.
 pub const NO_LIMIT: u64 = u64::MAX;
@@ -52,7 +52,7 @@ pub struct Config {
     pub(crate) proxy_url: Option<String>,
     pub(crate) use_environment_proxy: bool,
     pub(crate) library: String,
-    pub(crate) lookup: Option<Arc<Lookup>>,
+    pub(crate) lookup: Arc<Lookup>,
     debug: bool,
     log: Option<(Level, Arc<Sink>)>,
 }
@@ -83,7 +83,7 @@ impl Default for Config {
             proxy_url: None,
             use_environment_proxy: true,
             library: concat!("libexperiment/", env!("CARGO_PKG_VERSION")).to_owned(),
-            lookup: None,
+            lookup: Arc::new(sys::look_up),
             debug: false,
             log: None,
         }
@@ -238,7 +238,7 @@ impl Config {
     /// For tests: who knows the addresses of names, in place of the operating system.
     #[doc(hidden)]
     pub fn set_lookup(&mut self, lookup: Arc<Lookup>) {
-        self.lookup = Some(lookup);
+        self.lookup = lookup;
     }
 
     pub fn set_log(&mut self, max_level: Level, sink: Arc<Sink>) {
