@@ -19,11 +19,15 @@ MOCK_SERVICE = $(shell $(CARGO) metadata --format-version 1 --no-deps | sed 's/.
 # Only `make header` writes the header; for everything else, one that is not what src/ffi makes is an
 # error.
 export EXPERIMENT_HEADER_FROZEN := 1
-export CARGO CC
+export CARGO
+# Make's own default is none of the user's: to build scripts it would be a change, and all be built anew.
+ifneq ($(origin CC),default)
+export CC
+endif
 
 .NOTPARALLEL:
 .PHONY: help toolchain build demo test check lint fmt header msrv install clean
-.PHONY: test-rust test-library test-c mock-service tools
+.PHONY: test-rust test-library test-examples mock-service tools
 
 help: ## lists these targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
@@ -40,18 +44,20 @@ build: tools ## the library, shared and static, and its pkg-config file, in buil
 demo: build mock-service ## fetches for two users from a mock of the service, then from one that stalls
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh
 
-test: toolchain build test-rust test-library test-c ## everything that can be tested
+test: toolchain build test-rust test-library test-examples ## everything that can be tested
 
 test-rust:
-	$(CARGO) test --locked --workspace --all-targets
-	$(CARGO) test --locked --workspace --doc
+	$(CARGO) test --locked --workspace --features test-panic
 
+# What is shipped: how it is linked, and the tests in C with it, under valgrind too.
 test-library: build
 	@packaging/check-library
 	@packaging/check-panics
+	EXPERIMENT_BUILD=$(CURDIR)/build $(CARGO) test --locked --test library
+	EXPERIMENT_BUILD=$(CURDIR)/build EXPERIMENT_VALGRIND=1 $(CARGO) test --locked --test library
 
-test-c: build mock-service
-	@MOCK_SERVICE=$(MOCK_SERVICE) tests/run-c
+test-examples: build mock-service
+	@MOCK_SERVICE=$(MOCK_SERVICE) examples/test.sh
 
 mock-service:
 	@$(CARGO) build --locked --quiet --package mock-service

@@ -4,11 +4,15 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use common::*;
 use experiment::client::Client;
+use experiment::config::Config;
+use experiment::error::Status;
 use experiment::logger::Level;
 use experiment::model::User;
-use experiment::options::FetchOptions;
+use experiment::options::{FetchOptions, FlagKeys};
 use mock_service::{MockService, Request, Script};
 
 /// The request of one good fetch.
@@ -55,7 +59,7 @@ fn these_headers_are_sent_and_no_others() {
     let options = FetchOptions {
         tracks_assignment: Some(true),
         tracks_exposure: Some(true),
-        flag_keys: vec!["demo-nonce".into()],
+        flag_keys: flag_keys(&["demo-nonce"]),
         ..FetchOptions::default()
     };
     let request = request(&user(1), &options);
@@ -95,8 +99,7 @@ fn tracking_is_sent_as_told_and_not_at_all_when_nothing_was_told() {
 }
 
 fn flags(keys: &[&str]) -> FetchOptions {
-    let flag_keys = keys.iter().map(|key| (*key).to_owned()).collect();
-    FetchOptions { flag_keys, ..FetchOptions::default() }
+    FetchOptions { flag_keys: flag_keys(keys), ..FetchOptions::default() }
 }
 
 #[test]
@@ -125,20 +128,6 @@ fn flag_keys_restrict_the_answer() {
     let fetched = fetch_with(&client, &flags(&["demo-nonce", "demo-color"]));
     assert_eq!(variants(&fetched).len(), 2);
     assert!(variants(&good(&client)).len() > 2, "and that one alone");
-}
-
-#[test]
-fn two_hundred_flag_keys_are_sent_whole() {
-    let keys: Vec<String> = (0..200).map(|i| format!("a-flag-of-usual-length-{i}")).collect();
-    let service = MockService::start(Script::service());
-    let client = client(&service);
-    let options = FetchOptions { flag_keys: keys.clone(), ..FetchOptions::default() };
-    assert!(variants(&fetch_with(&client, &options)).is_empty());
-    let sent = service.requests()[0].header("X-Amp-Exp-Flag-Keys").map(str::to_owned).unwrap();
-    use base64::Engine as _;
-    let json = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(sent).unwrap();
-    assert_eq!(serde_json::from_slice::<Vec<String>>(&json).unwrap(), keys);
-    good(&client);
 }
 
 #[test]
@@ -242,6 +231,37 @@ fn a_host_is_sent_as_it_was_configured() {
     good(&client);
     let host = format!("localhost:{port}");
     assert_eq!(service.requests()[0].header("Host"), Some(host.as_str()));
+}
+
+#[test]
+fn keys_and_urls_too_long_for_any_server_are_refused_as_arguments() {
+    let mut keys = FlagKeys::default();
+    let refused = (0..2000).find_map(|i| keys.add(&format!("a-flag-of-usual-length-{i}")).err());
+    let config = Settings::default().config("http://127.0.0.1:1");
+    let key = Client::new(&"k".repeat(12_000), &config).unwrap_err();
+    let url = Config::default().set_server_url(&format!("http://host/{}", "p".repeat(9000)));
+    for error in [refused.unwrap(), key, url.unwrap_err()] {
+        assert_eq!(error.status, Status::InvalidArgument, "{error}");
+    }
+}
+
+#[test]
+fn as_many_flag_keys_as_are_accepted_are_sent_whole() {
+    let service = MockService::start(Script::service());
+    let mut options = FetchOptions::default();
+    while options.flag_keys.add("a-flag-of-usual-length").is_ok() {}
+    assert!(fetch_with(&client(&service), &options).result.is_ok());
+    let sent = service.requests()[0].header("X-Amp-Exp-Flag-Keys").map(str::to_owned).unwrap();
+    let json = URL_SAFE_NO_PAD.decode(sent).unwrap();
+    let keys: Vec<String> = serde_json::from_slice(&json).unwrap();
+    assert_eq!(keys, options.flag_keys.as_slice());
+    assert!(json.len() > FlagKeys::MAX_BYTES * 9 / 10, "{} bytes are hardly many", json.len());
+}
+
+fn flag_keys(keys: &[&str]) -> FlagKeys {
+    let mut flag_keys = FlagKeys::default();
+    keys.iter().for_each(|key| flag_keys.add(key).unwrap());
+    flag_keys
 }
 
 /// Everything that a client logs, at every level.

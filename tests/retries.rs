@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,6 @@ use common::*;
 use experiment::deadline::Limit;
 use experiment::error::{Error, Status};
 use experiment::fetch::{Fetch, Rules, Step};
-use experiment::metrics::Metrics;
 use experiment::retry::Budget;
 use experiment::schedule::Schedule;
 use experiment::timings::{Phase, Timings};
@@ -17,10 +17,10 @@ use mock_service::{Answer, MockService, Script};
 
 /// The waits between the attempts of a fetch that fails every time, by a virtual clock.
 fn waits(schedule: &Schedule, random: u64, error: &Error) -> Vec<Duration> {
-    let (budget, metrics) = (Budget::new(0), Metrics::default());
-    let rules = Rules { schedule, budget: &budget, metrics: &metrics };
+    let (schedule, budget) = (schedule.clone(), Budget::new(0));
+    let rules = Arc::new(Rules { schedule, budget, metrics: Arc::default() });
     let mut now = Instant::now();
-    let (mut fetch, mut step) = Fetch::begin(rules, Limit::None, random, now);
+    let (mut fetch, mut step) = Fetch::begin(&rules, Limit::None, random, now);
     let mut waits = Vec::new();
     loop {
         step = match step {

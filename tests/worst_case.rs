@@ -2,13 +2,13 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::millis;
 use experiment::deadline::Limit;
 use experiment::error::{Error, Status};
 use experiment::fetch::{Fetch, Refusal, Rules, Step};
-use experiment::metrics::Metrics;
 use experiment::model::Variants;
 use experiment::pool::Snapshot;
 use experiment::retry::Budget;
@@ -25,11 +25,11 @@ trait History {
 
 /// How long it takes.
 fn run(schedule: &Schedule, own_limit: Limit, history: &mut dyn History) -> Duration {
-    let (budget, metrics) = (Budget::new(0), Metrics::default());
-    let rules = Rules { schedule, budget: &budget, metrics: &metrics };
+    let (schedule, budget) = (schedule.clone(), Budget::new(0));
+    let rules = Arc::new(Rules { schedule, budget, metrics: Arc::default() });
     let begun = Instant::now();
     let mut now = begun;
-    let (mut fetch, mut step) = Fetch::begin(rules, own_limit, 7, now);
+    let (mut fetch, mut step) = Fetch::begin(&rules, own_limit, 7, now);
     loop {
         step = match step {
             Step::Attempt { until } => {

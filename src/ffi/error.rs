@@ -30,12 +30,12 @@ impl Object for exp_error {
 /// A failure on its way to the host.
 pub struct Failure {
     pub error: Error,
-    pub facts: Facts,
+    pub facts: Box<Facts>,
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Failure { error, facts: Facts::default() }
+        Failure { error, facts: Box::default() }
     }
 }
 

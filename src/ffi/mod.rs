@@ -8,16 +8,16 @@
 //! - `text.rs`: strings in and out;
 //! - `settings.rs`: objects that are set up step by step and remember the first refusal.
 //!
-//! The objects: `config.rs`, `user.rs`, `options.rs`, `cancel.rs`, `client.rs`, `variants.rs`,
+//! The objects: `config.rs`, `user.rs`, `options.rs`, `cancel.rs`, `client.rs`, `pending.rs`, `completions.rs`, `variants.rs`,
 //! `error.rs`; `facts.rs` is what variants and errors both tell about their fetch, `status.rs` the
 //! numbers of the statuses, `version.rs` the library's own.
 //!
 //! Three rules make the `unsafe` here short. An object is an [`Arc`](std::sync::Arc) whose first
-//! word is its tag, and everything in it is `Sync`: no `&mut` ever comes from a pointer of C's, so
-//! that concurrent calls are at worst a surprise to the host. Whoever blocks or calls the host
-//! holds a reference of its own. And each unsafe block relies on the contract below and nothing
-//! else: a pointer is NULL or leads to what the signature says or to another live object of this
-//! library, texts and outs are valid for the call.
+//! word is its tag, and what C can reach at once from several threads is `Sync`; the one `&mut` of
+//! this room, in `settings.rs`, ends within its setter. Whoever blocks or calls the host holds a
+//! reference of its own, and no borrow of settings. And each unsafe block relies on the contract
+//! below and nothing else: a pointer is NULL or leads to what the signature says or to another live
+//! object of this library, texts and outs are valid for the call.
 //!
 //! Documentation of public items is written for readers of C: cbindgen copies it to the header,
 //! which opens with this contract:
@@ -43,6 +43,10 @@ mod cancel;
 
 mod client;
 
+mod pending;
+
+mod completions;
+
 mod variants;
 
 mod error;
@@ -62,11 +66,13 @@ mod test_panic;
 
 pub use cancel::*;
 pub use client::*;
+pub use completions::*;
 pub use config::*;
 pub use error::*;
 pub use facts::exp_phase;
 pub use handle::exp_free;
 pub use options::*;
+pub use pending::*;
 pub use status::*;
 #[cfg(feature = "test-panic")]
 pub use test_panic::*;

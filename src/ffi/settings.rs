@@ -1,5 +1,6 @@
 //! Objects that the host sets up step by step, and that remember the first step that was refused.
 
+use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::Arc;
 
@@ -8,11 +9,16 @@ use super::guard;
 use super::handle::{Handle, Object, borrowed, find, lend};
 use super::status::exp_status;
 use crate::error::Error;
-use crate::sync::Mutex;
 use crate::tag::Tag;
 
 /// A value under construction. Whoever uses it takes a snapshot, and later steps leave that alone.
-pub struct Settings<T>(Mutex<State<T>>);
+///
+/// It has no lock, which a child forked at the wrong moment would find locked for ever. By contract
+/// nobody else is in a call with the object while one thread is in a setter.
+pub struct Settings<T>(UnsafeCell<State<T>>);
+
+// SAFETY: by contract, setters, which alone change it, run beside no other call; all others read.
+unsafe impl<T: Send + Sync> Sync for Settings<T> {}
 
 struct State<T> {
     value: Arc<T>,
@@ -21,14 +27,20 @@ struct State<T> {
 
 impl<T> From<T> for Settings<T> {
     fn from(value: T) -> Self {
-        Settings(Mutex::new(State { value: Arc::new(value), rejection: None }))
+        Settings(UnsafeCell::new(State { value: Arc::new(value), rejection: None }))
     }
 }
 
 impl<T: Clone> Settings<T> {
-    /// Makes one step. What it returns is dropped with no lock held.
-    fn change<R>(&self, step: impl FnOnce(&mut T) -> Result<R, Error>) -> Result<R, Error> {
-        let mut state = self.0.lock();
+    /// Makes one step, which calls no code of the host's. Remembers its error, if it is the first.
+    ///
+    /// # Safety
+    ///
+    /// The host has called a setter with the object.
+    unsafe fn change<R>(&self, step: impl FnOnce(&mut T) -> Result<R, Error>) -> Result<R, Error> {
+        // SAFETY: by contract no other thread is in a call with the object, and nothing below comes
+        // back to it on this one.
+        let state = unsafe { &mut *self.0.get() };
         let result = step(Arc::make_mut(&mut state.value));
         if let Err(error) = &result {
             state.rejection.get_or_insert_with(|| {
@@ -38,31 +50,36 @@ impl<T: Clone> Settings<T> {
         result
     }
 
+    fn state(&self) -> &State<T> {
+        // SAFETY: by contract no thread is in a setter, and none of our own borrows outlives its.
+        unsafe { &*self.0.get() }
+    }
+
     /// The value as it is now, or the first refusal.
     pub fn snapshot(&self) -> Result<Arc<T>, Error> {
-        let state = self.0.lock();
-        match &state.rejection {
+        match &self.state().rejection {
             Some(rejection) => Err(rejection.body.error().clone()),
-            None => Ok(Arc::clone(&state.value)),
+            None => Ok(self.value()),
         }
     }
 
     /// The value as it is now, whatever was refused.
     pub fn value(&self) -> Arc<T> {
-        Arc::clone(&self.0.lock().value)
+        Arc::clone(&self.state().value)
     }
 
     /// Once there, it stays until the object goes.
     fn rejection(&self) -> *const exp_error {
-        self.0.lock().rejection.as_ref().map_or(ptr::null(), borrowed)
+        self.state().rejection.as_ref().map_or(ptr::null(), borrowed)
     }
 }
 
-/// Makes one step with the object behind an argument.
+/// Makes one step with the object behind an argument. What the step returns is dropped afterwards,
+/// and may be the host's to drop.
 ///
 /// # Safety
 ///
-/// The contract of the boundary.
+/// The contract of the boundary; the host has called a setter.
 pub unsafe fn set<O, T, R>(
     object: *mut O,
     step: impl FnOnce(&mut T) -> Result<R, Error>,
@@ -71,10 +88,8 @@ where
     O: Object<Body = Settings<T>>,
     T: Clone,
 {
-    guard::status(|| {
-        // SAFETY: by this function's contract.
-        unsafe { lend(object.cast_const()) }?.body.change(step).map(drop)
-    })
+    // SAFETY: by this function's contract.
+    guard::status(|| unsafe { lend(object.cast_const())?.body.change(step) }.map(drop))
 }
 
 /// The first refusal of the object behind an argument; NULL if there was none.

@@ -179,8 +179,9 @@ impl Variants {
     /// are deployed.
     pub fn filter_deployed(&self) -> Variants {
         let variants: Vec<Variant> = self.iter().filter(|v| v.is_deployed()).cloned().collect();
-        let by_flag_key = json::sorted_positions(&variants, |a, b| {
-            json::compare_names(a.flag_key_bytes(), b.flag_key_bytes())
+        let flag_key = |i: usize| variants[i].flag_key_bytes();
+        let by_flag_key = json::sorted_positions(variants.len(), &|a, b| {
+            json::compare_names(flag_key(a), flag_key(b))
         });
         Variants { variants, by_flag_key, json: OnceLock::new() }
     }

@@ -28,7 +28,6 @@ pub use self::control::Shared;
 use self::control::{Control, Report};
 use self::failure::Failure;
 use self::request::Head;
-pub use self::resolver::Lookup;
 use self::resolver::Resolver;
 use crate::cancel::Stop;
 use crate::config::Config;
@@ -115,7 +114,7 @@ impl Transport {
             settings: Arc::new(settings),
             tls: Arc::default(),
             resolver: Resolver::new(
-                config.lookup.clone(),
+                Arc::clone(&config.lookup),
                 Arc::clone(&shared.metrics),
                 Arc::clone(&logger),
             ),

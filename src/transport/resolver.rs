@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::cancel::Bell;
 use crate::logger::{Level, Logger};
 use crate::metrics::Metrics;
 use crate::sync::Mutex;
-use crate::sys;
+use crate::sys::{self, Lookup};
 
 /// Threads of one client that may be inside getaddrinfo at once, those left behind included.
 pub const MAX_LOOKUPS: usize = 4;
@@ -28,9 +28,6 @@ const FRESH_FOR: Duration = Duration::from_secs(60);
 
 /// Enough for getaddrinfo with every module that nsswitch.conf may load.
 const STACK_BYTES: usize = 512 << 10;
-
-/// Looks a name up; blocks as long as it likes.
-pub type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
 #[derive(Debug, Default)]
 struct Host {
@@ -64,13 +61,8 @@ impl std::fmt::Debug for Resolver {
 }
 
 impl Resolver {
-    /// Asks `lookup`, or the operating system.
-    pub fn new(
-        lookup: Option<Arc<Lookup>>,
-        metrics: Arc<Metrics>,
-        logger: Arc<Logger>,
-    ) -> Arc<Self> {
-        let lookup = lookup.unwrap_or_else(|| Arc::new(ask_system));
+    /// Asks `lookup`.
+    pub fn new(lookup: Arc<Lookup>, metrics: Arc<Metrics>, logger: Arc<Logger>) -> Arc<Self> {
         Arc::new(Resolver { state: Mutex::default(), lookup, metrics, logger })
     }
 
@@ -236,19 +228,6 @@ fn keep_order(addresses: &mut [IpAddr], first: Option<&IpAddr>) {
     }
 }
 
-fn ask_system(host: &str) -> io::Result<Vec<IpAddr>> {
-    let mut addresses: Vec<IpAddr> = Vec::new();
-    for address in (host, 0).to_socket_addrs()? {
-        if !addresses.contains(&address.ip()) {
-            addresses.push(address.ip());
-        }
-    }
-    if addresses.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
-    }
-    Ok(addresses)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -267,7 +246,7 @@ mod tests {
     ) -> (Arc<Resolver>, Arc<Metrics>) {
         let metrics = Arc::new(Metrics::default());
         let logger = Arc::new(Logger::default());
-        (Resolver::new(Some(Arc::new(lookup)), Arc::clone(&metrics), logger), metrics)
+        (Resolver::new(Arc::new(lookup), Arc::clone(&metrics), logger), metrics)
     }
 
     fn control(millis: u64) -> Arc<Control> {

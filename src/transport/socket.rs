@@ -18,8 +18,9 @@ use crate::sys::{Enlisted, Interest};
 /// Room for what the peer sends. An answer's head must fit.
 pub const INPUT_BYTES: usize = 16 << 10;
 
-/// Room for what is to be sent, beyond what is held back already.
-pub const OUTPUT_BYTES: usize = 8 << 10;
+/// Room for what is to be sent, beyond what is held back already. The longest header must fit: ureq
+/// writes none in pieces (`FlagKeys::MAX_BYTES` in base64, and its name).
+pub const OUTPUT_BYTES: usize = 12 << 10;
 
 /// Held-back bytes from which on they are sent without waiting for more.
 const SEND_AT_BYTES: usize = 16 << 10;

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Compiles each program of tests/c and of examples/c against the library in build/, as a stranger
-# would, and runs it. MOCK_SERVICE, the mock of the evaluation service, is handed to the programs.
+# Compiles the examples against the library in build/ in each way that the pages name, and runs them
+# and the demo. MOCK_SERVICE is the mock of the evaluation service.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . packaging/checks.sh
 
-out=$PWD/build/c
+out=$PWD/build/examples
 warnings='-Wall -Wextra -Wpedantic -Werror'
 valgrind='valgrind --quiet --error-exitcode=99 --leak-check=full --show-leak-kinds=definite,indirect,possible'
 mkdir -p "$out"
@@ -16,16 +16,8 @@ compile() { # COMPILER STANDARD SOURCE PROGRAM
     "$1" -std="$2" $warnings -g -pthread "$3" -Iinclude -Lbuild -lexperiment -Wl,-rpath,"$PWD/build" -o "$4"
 }
 
-shopt -s nullglob
-for source in tests/c/*.c; do
-    program=$out/$(basename "$source" .c)
-    check "$source compiles" compile "${CC:-cc}" gnu11 "$source" "$program"
-    check "$source runs" timeout 120 "$program"
-done
-
-# The examples are what people copy: both compilers take them, and nothing leaks.
 for source in examples/c/*.c; do
-    program=$out/example-$(basename "$source" .c)
+    program=$out/$(basename "$source" .c)
     check "$source compiles with clang" compile clang c11 "$source" "$program"
     check "$source compiles with gcc" compile gcc c11 "$source" "$program"
 done
@@ -68,14 +60,14 @@ fails_with() { # STATUS TEXT COMMAND…
     [ "$status" = "$wanted" ] && grep -qF -e "$text" <<<"$output"
 }
 echo '{}' >"$out/service.json"
-for program in example-fetch fetch-static fetch-pkg-config; do
+for program in fetch fetch-static fetch-pkg-config; do
     check "$program fetches" with_mock "$out/service.json" says demo-nonce "$out/$program" somebody
 done
-check "example-fetch leaks nothing when it fetches" \
-    with_mock "$out/service.json" says demo-nonce $valgrind "$out/example-fetch" somebody
-check "example-fetch leaks nothing when it times out" \
-    with_mock examples/stalled.json fails_with 1 EXP_ERR_TIMEOUT $valgrind "$out/example-fetch" somebody 300
-check "example-fetch says what is wrong with its setting" \
-    with_mock "$out/service.json" fails_with 1 EXP_ERR_INVALID_ARGUMENT $valgrind "$out/example-fetch" somebody 0
+check "fetch leaks nothing when it fetches" \
+    with_mock "$out/service.json" says demo-nonce $valgrind "$out/fetch" somebody
+check "fetch leaks nothing when it times out" \
+    with_mock examples/stalled.json fails_with 1 EXP_ERR_TIMEOUT $valgrind "$out/fetch" somebody 300
+check "fetch says what is wrong with its setting" \
+    with_mock "$out/service.json" fails_with 1 EXP_ERR_INVALID_ARGUMENT $valgrind "$out/fetch" somebody 0
 check "the demo shows the number it drew" says 770077 env DEMO_NONCE=770077 examples/demo.sh
 finish

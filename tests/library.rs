@@ -1,0 +1,112 @@
+//! The library as C sees it: what it exports, and the programs in `tests/c` linked against it.
+//!
+//! With EXPERIMENT_VALGRIND=1 in the environment the programs run under valgrind; with the folder of
+//! a built library in EXPERIMENT_BUILD they are linked to that one, which is how `make test` looks at
+//! what is shipped.
+
+mod native;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use mock_service::{Answer, MockService, Script, Step};
+use native::{Native, ROOT, library, read, run, symbols};
+
+#[test]
+fn the_library_exports_its_functions_and_nothing_else() {
+    let names = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library("cdylib")));
+    assert_eq!(defined(&names, |_| true), symbols());
+    let names = run(Command::new("nm").args(["-g", "--defined-only"]).arg(library("staticlib")));
+    assert_eq!(defined(&names, |name| name.starts_with("exp_")), symbols());
+}
+
+fn defined(nm: &str, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    // An address, a kind, a name; or the name of a file in an archive.
+    let names = nm.lines().filter_map(|line| line.split_whitespace().nth(2));
+    let names = names.filter(|name| wanted(name));
+    let mut names: Vec<String> = names.map(ToOwned::to_owned).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_function_is_called_by_a_test_in_c() {
+    let tests = ["boundary.c", "lifecycle.c"].map(|file| read(&format!("tests/c/{file}"))).concat();
+    let fields = read("tests/c/user_fields.h");
+    for symbol in symbols() {
+        // Some are called by a macro that is given a part of their names.
+        let field = symbol.strip_prefix("exp_user_set_").map(|field| field.trim_end_matches("_n"));
+        let by_field = field.is_some_and(|field| fields.contains(&format!("({field})")));
+        let setting = symbol.strip_prefix("exp_config_set_");
+        let by_range = setting.is_some_and(|name| tests.contains(&format!("RANGE({name},")));
+        let twin =
+            symbol.strip_suffix("_n").is_some_and(|name| tests.contains(&format!(", {name});")));
+        let called = tests.contains(&format!("{symbol}("));
+        assert!(called || by_field || by_range || twin, "{symbol}");
+    }
+}
+
+#[test]
+fn the_boundary_holds() {
+    run_program("boundary", &[]);
+}
+
+#[test]
+fn objects_live_as_long_as_they_should() {
+    let hold = Answer::steps([Step::Hold]);
+    let odd = r#"{"a\u0000b":{"key":"on","value":"c\u0000d"},"bare":{},
+        "off":{"key":"off","metadata":{"default":true}}}"#;
+    let services = [
+        Script::service(),
+        Script::answers([hold]),
+        Script::answers([
+            Answer::reply(429, &[("Retry-After", "7000")], ""),
+            Answer::reply(503, &[], ""),
+        ]),
+        Script::answers([Answer::reply(404, &[], "")]),
+        Script::answers([Answer::json(200, odd)]),
+    ]
+    .map(MockService::start);
+    run_program("lifecycle", &services.each_ref().map(MockService::url));
+}
+
+fn linking() -> Vec<OsString> {
+    let Some(folder) = env::var_os("EXPERIMENT_BUILD") else {
+        return vec![library("staticlib").into(), "-lm".into(), "-ldl".into()];
+    };
+    let mut search = OsString::from("-L");
+    search.push(&folder);
+    let mut at_run_time = OsString::from("-Wl,-rpath,");
+    at_run_time.push(&folder);
+    vec![search, "-lexperiment".into(), at_run_time]
+}
+
+fn run_program(name: &str, arguments: &[String]) {
+    let native = Native::new(name);
+    let program = native.path("program");
+    let mut compiler = native.compiler("gcc");
+    compiler.args([
+        "-std=c99",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Werror",
+        "-pthread",
+        "-o",
+    ]);
+    compiler.arg(&program).arg(Path::new(ROOT).join(format!("tests/c/{name}.c")));
+    run(compiler.args(linking()));
+    let mut command = if env::var_os("EXPERIMENT_VALGRIND").is_some_and(|value| value == "1") {
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["--error-exitcode=9", "--leak-check=full", "--child-silent-after-fork=yes"]);
+        valgrind.args(["--show-leak-kinds=definite,possible", "--errors-for-leak-kinds=definite"]);
+        valgrind.arg(program);
+        valgrind
+    } else {
+        Command::new(program)
+    };
+    print!("{}", run(command.args(arguments)));
+}
