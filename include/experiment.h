@@ -165,6 +165,12 @@ typedef struct exp_cancel exp_cancel;
 /** Fetches variants over a bounded pool of connections. */
 typedef struct exp_client exp_client;
 
+/**
+ * A queue of asynchronous fetches that are over, in the order in which they ended. Used by any
+ * number of clients and threads.
+ */
+typedef struct exp_completions exp_completions;
+
 /** Settings of clients. A client copies them when it is created. */
 typedef struct exp_config exp_config;
 
@@ -173,6 +179,9 @@ typedef struct exp_error exp_error;
 
 /** Options of a fetch. Used by any number of them, also at once. */
 typedef struct exp_fetch_options exp_fetch_options;
+
+/** One asynchronous fetch. Freeing it does not end the fetch; see exp_pending_cancel. */
+typedef struct exp_pending exp_pending;
 
 /** A text that a function made for you. */
 typedef struct exp_text exp_text;
@@ -206,6 +215,15 @@ typedef void (EXP_CALL *exp_finalizer)(void *user_data);
  * fetch with EXP_ERR_CANCELED.
  */
 typedef int32_t (EXP_CALL *exp_interrupt_hook)(void *user_data);
+
+/**
+ * Told what an asynchronous fetch came to: on EXP_OK a set, else NULL, the empty set, and an
+ * error. Both are borrowed for the call; keep them with exp_variants_retain, exp_error_retain.
+ */
+typedef void (EXP_CALL *exp_fetch_callback)(void *user_data,
+                                            exp_status status,
+                                            const exp_variants *variants,
+                                            const exp_error *error);
 
 #ifdef __cplusplus
 extern "C" {
@@ -717,6 +735,89 @@ exp_status exp_client_metrics(exp_client *client,
                               int32_t format,
                               exp_text **text_out,
                               exp_error **error_out);
+
+/**
+ * Starts to fetch the variants of a user, and returns at once. What it came to is told to
+ * `callback`, with the same status, message and detail as exp_fetch_v2 has: exactly once if this
+ * returns EXP_OK, else never; on a thread of the library, never on this one; never before
+ * *pending_out is written, maybe before this returns to your code. Callbacks run at most one more
+ * at once than the pool has connections. One that blocks delays others, never their status.
+ * `user`, `options` and NULL as for exp_fetch_v2; an interrupt hook is not asked. `callback` must
+ * not be NULL. `pending_out` may be NULL; else *pending_out is yours, to cancel with or to wait.
+ * Anytime, with user and options read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT,
+ * EXP_ERR_CLOSED, EXP_ERR_QUEUE_FULL.
+ */
+EXP_API
+exp_status exp_fetch_v2_async(exp_client *client,
+                              const exp_user *user,
+                              const exp_fetch_options *options,
+                              exp_fetch_callback callback,
+                              void *user_data,
+                              exp_pending **pending_out,
+                              exp_error **error_out);
+
+/**
+ * Starts to fetch the variants of a user, and returns at once. When it is over, it is found in
+ * `completions`, which must not be NULL; no thread of the library ever calls you. Else as
+ * exp_fetch_v2_async; `user_data` is what exp_pending_user_data tells.
+ */
+EXP_API
+exp_status exp_fetch_v2_submit(exp_client *client,
+                               const exp_user *user,
+                               const exp_fetch_options *options,
+                               exp_completions *completions,
+                               void *user_data,
+                               exp_pending **pending_out,
+                               exp_error **error_out);
+
+/**
+ * Ends the fetch with EXP_ERR_CANCELED, wherever it is: in line, connecting, reading, between two
+ * attempts. It is still told, once. Does nothing if it is over or its answer is there already.
+ * NULL does nothing. Anytime; does not wait. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ */
+EXP_API exp_status exp_pending_cancel(exp_pending *pending);
+
+/**
+ * Waits until the fetch is over, and its callback, if it has one, has returned (or is where this
+ * is called). 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK, EXP_ERR_TIMEOUT,
+ * EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked since.
+ */
+EXP_API exp_status exp_pending_wait(exp_pending *pending, uint64_t timeout_millis);
+
+/**
+ * Takes what a fetch came to, once it was found in its completions: the status, and on EXP_OK a
+ * set of yours. Can be taken once. `variants_out` must not be NULL. Anytime; returns at once. The
+ * fetch's own status; EXP_ERR_INVALID_ARGUMENT if it is not over, or was taken or told already;
+ * EXP_ERR_CANCELED in a process forked since.
+ */
+EXP_API
+exp_status exp_pending_take(exp_pending *pending,
+                            exp_variants **variants_out,
+                            exp_error **error_out);
+
+/** What the fetch was started with; NULL for NULL. Anytime. */
+EXP_API void *exp_pending_user_data(const exp_pending *pending);
+
+/** A queue of yours, with nothing in it. NULL if the process has no descriptor left. Anytime. */
+EXP_API exp_completions *exp_completions_new(void);
+
+/**
+ * A descriptor for poll(2), epoll(7) and their kin: readable while the queue is not empty. It
+ * belongs to the queue: do not read, write or close it. -1 for NULL. Getter.
+ */
+EXP_API int exp_completions_fd(exp_completions *completions);
+
+/**
+ * Takes the fetch that ended first out of the queue: a reference of yours, whether you kept the
+ * one from the start or not. NULL if none is there. Anytime; returns at once.
+ */
+EXP_API exp_pending *exp_completions_next(exp_completions *completions);
+
+/**
+ * Waits until the queue is not empty. 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK,
+ * EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked since.
+ */
+EXP_API exp_status exp_completions_wait(exp_completions *completions, uint64_t timeout_millis);
 
 /** How many variants there are. Getter. */
 EXP_API size_t exp_variants_count(const exp_variants *variants);

@@ -62,11 +62,22 @@ impl Bell {
     }
 }
 
+/// What a switch can wake.
+pub trait Ring: fmt::Debug + Send + Sync {
+    fn ring(&self);
+}
+
+impl Ring for Bell {
+    fn ring(&self) {
+        Bell::ring(self);
+    }
+}
+
 /// A switch that ends what carries it. Once fired, it stays so.
 #[derive(Debug, Default)]
 pub struct Cancel {
     fired: AtomicBool,
-    bells: Mutex<Vec<Arc<Bell>>>,
+    bells: Mutex<Vec<Arc<dyn Ring>>>,
 }
 
 impl Cancel {
@@ -77,7 +88,9 @@ impl Cancel {
     /// Ends what carries this switch, now and from now on. Any thread, any number of times.
     pub fn fire(&self) {
         self.fired.store(true, Ordering::SeqCst);
-        for bell in self.bells.lock().iter() {
+        // Rung with no lock held: whoever is woken may take itself off.
+        let bells = self.bells.lock().clone();
+        for bell in bells {
             bell.ring();
         }
     }
@@ -88,9 +101,10 @@ impl Cancel {
 
     /// Lets the switch ring `bell` until the guard is dropped. Look at `is_fired` after this, not
     /// before: a switch that fires in between has rung already.
-    pub fn attach(self: &Arc<Self>, bell: &Arc<Bell>) -> Attached {
-        self.bells.lock().push(Arc::clone(bell));
-        Attached { cancel: Arc::clone(self), bell: Arc::clone(bell) }
+    pub fn attach(self: &Arc<Self>, bell: &Arc<impl Ring + 'static>) -> Attached {
+        let bell: Arc<dyn Ring> = Arc::clone(bell) as Arc<dyn Ring>;
+        self.bells.lock().push(Arc::clone(&bell));
+        Attached { cancel: Arc::clone(self), bell }
     }
 }
 
@@ -98,7 +112,7 @@ impl Cancel {
 #[derive(Debug)]
 pub struct Attached {
     cancel: Arc<Cancel>,
-    bell: Arc<Bell>,
+    bell: Arc<dyn Ring>,
 }
 
 impl Drop for Attached {

@@ -10,6 +10,7 @@ use crate::logger::Logger;
 use crate::metrics::{Gauges, Metrics};
 use crate::model::User;
 use crate::options::FetchOptions;
+use crate::pending::{Pending, Teller};
 pub use crate::session::Fetched;
 use crate::session::Session;
 
@@ -44,7 +45,7 @@ impl Client {
     }
 
     /// This process's session.
-    fn session(&self) -> &Session {
+    fn session(&self) -> &Arc<Session> {
         let mut generation = &self.here;
         while generation.session.is_inherited() {
             generation =
@@ -57,6 +58,24 @@ impl Client {
     /// of `options`.
     pub fn fetch(&self, user: &User, options: &FetchOptions) -> Fetched {
         self.session().fetch(user, options)
+    }
+
+    /// Makes an asynchronous fetch ready; `start` sets it going. `token` is what the host knows it
+    /// by.
+    pub fn prepare(
+        &self,
+        user: &User,
+        options: &FetchOptions,
+        token: usize,
+        teller: Teller,
+    ) -> Result<Arc<Pending>, Error> {
+        self.session().prepare(user, options, token, teller)
+    }
+
+    /// Starts a fetch. If this succeeds, its teller is told exactly once, on another thread,
+    /// maybe before this returns; otherwise never.
+    pub fn start(&self, pending: &Arc<Pending>) -> Result<(), Error> {
+        self.session().start(pending)
     }
 
     /// Refuses new fetches and ends those that wait, without waiting itself.

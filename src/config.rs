@@ -9,9 +9,13 @@ use crate::deadline::Limit;
 use crate::error::Error;
 use crate::logger::{Level, Logger, Sink};
 use crate::schedule::Schedule;
+use crate::sys::{self, Lookup};
 
 /// Stands for "no limit" where a setting in milliseconds allows that.
 pub const NO_LIMIT: u64 = u64::MAX;
+
+/// The longest key or URL: more than any real one, and far below what servers take in one line.
+const MAX_LINE_BYTES: usize = 4 << 10;
 
 /// The longest time that can be set, a day.
 pub const MAX_MILLIS: u64 = 86_400_000;
@@ -48,6 +52,7 @@ pub struct Config {
     pub(crate) proxy_url: Option<String>,
     pub(crate) use_environment_proxy: bool,
     pub(crate) library: String,
+    pub(crate) lookup: Arc<Lookup>,
     debug: bool,
     log: Option<(Level, Arc<Sink>)>,
 }
@@ -78,6 +83,7 @@ impl Default for Config {
             proxy_url: None,
             use_environment_proxy: true,
             library: concat!("libexperiment/", env!("CARGO_PKG_VERSION")).to_owned(),
+            lookup: Arc::new(sys::look_up),
             debug: false,
             log: None,
         }
@@ -229,6 +235,12 @@ impl Config {
         self.debug = on;
     }
 
+    /// For tests: who knows the addresses of names, in place of the operating system.
+    #[doc(hidden)]
+    pub fn set_lookup(&mut self, lookup: Arc<Lookup>) {
+        self.lookup = lookup;
+    }
+
     pub fn set_log(&mut self, max_level: Level, sink: Arc<Sink>) {
         self.log = Some((max_level, sink));
     }
@@ -261,6 +273,9 @@ fn parse_base_url(name: &str, url: &str) -> Result<Uri, Error> {
             "{name} must be a URL like https://host[:port][/path], but {why}"
         ))
     };
+    if url.len() > MAX_LINE_BYTES {
+        return Err(refuse("the value is longer than 4096 bytes"));
+    }
     let uri: Uri = url.parse().map_err(|_| refuse("the value does not parse as one"))?;
     let scheme = uri.scheme_str().ok_or_else(|| refuse("the value has no scheme"))?;
     if !matches!(scheme, "http" | "https") {
@@ -287,6 +302,11 @@ fn parse_base_url(name: &str, url: &str) -> Result<Uri, Error> {
 pub fn check_api_key(key: &str) -> Checked {
     if key.is_empty() {
         return Err(Error::invalid_argument("api_key is empty"));
+    }
+    if key.len() > MAX_LINE_BYTES {
+        return Err(Error::invalid_argument(format!(
+            "api_key must have at most {MAX_LINE_BYTES} characters"
+        )));
     }
     if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Error::invalid_argument(

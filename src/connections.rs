@@ -1,7 +1,7 @@
 //! The connections of a session: who leases which and waits how long, and when unused ones close.
 //!
-//! The rules are the pool's ([`crate::pool`]); this is where threads wait by them, and where the
-//! connections are that its slots stand for.
+//! The rules are the pool's and the dispatch's ([`crate::dispatch`]); this is where threads wait by
+//! them, and where the connections are that the pool's slots stand for.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -10,15 +10,32 @@ use std::time::{Duration, Instant};
 use crate::cancel::{Bell, Cancel, Stop};
 use crate::config::Config;
 use crate::deadline::Deadline;
+use crate::dispatch::{Decided, Dispatch, Id, Run};
 use crate::error::{Error, Status};
-use crate::fetch::{Bounds, Refusal};
+use crate::fetch::{Bounds, Fetch, Refusal, Step};
 use crate::metrics::{CloseReason, Gauges};
 use crate::options::FetchOptions;
-use crate::pool::{Answer, Lease, Pool, Ticket, Waiter};
-use crate::sync::Mutex;
+use crate::pending::Pending;
+use crate::pool::{Answer, Lease, Ticket};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::sys;
 use crate::timings::Timings;
 use crate::transport::{Connection, Exchange, Transport};
+
+/// What is decided under the one lock of a session.
+#[derive(Debug)]
+struct Desk {
+    dispatch: Dispatch<Arc<Pending>>,
+    timer: Timer,
+}
+
+/// What the timer thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// It is not there, or about to look.
+    Awake,
+    SleepsUntil(Option<Instant>),
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -26,7 +43,11 @@ pub struct Connections {
     /// The process they belong to.
     generation: u64,
     transport: Transport,
-    pool: Mutex<Pool<Arc<Bell>>>,
+    desk: Mutex<Desk>,
+    /// Signalled when there is something for a worker to run.
+    work: Condvar,
+    /// Signalled when the timer has to look before the time it sleeps until.
+    tick: Condvar,
     /// One place for each of the pool's slots, filled when the slot is first leased. Only the
     /// holder of the lease opens or uses what is in it.
     places: Box<[Mutex<Option<Connection>>]>,
@@ -41,7 +62,9 @@ impl Connections {
         Connections {
             generation: sys::fork_generation(),
             transport,
-            pool: Mutex::new(Pool::new(size)),
+            desk: Mutex::new(Desk { dispatch: Dispatch::new(size), timer: Timer::Awake }),
+            work: Condvar::new(),
+            tick: Condvar::new(),
             places: (0..size.get()).map(|_| Mutex::new(None)).collect(),
             idle_timeout: config.idle_timeout,
             closing,
@@ -64,9 +87,9 @@ impl Connections {
         }
         let mut bell = None;
         let answer = {
-            let mut pool = self.pool.lock();
-            let waker = || Arc::clone(bell.insert(Bell::new()));
-            pool.acquire(Instant::now(), until, Waiter::Thread, waker)
+            let mut desk = self.desk.lock();
+            let bell = || Arc::clone(bell.insert(Bell::new()));
+            desk.dispatch.acquire(Instant::now(), until, bell)
         };
         match self.settle(answer) {
             Ok(settled) => settled,
@@ -87,18 +110,16 @@ impl Connections {
         let _attached = stop.attach(bell);
         loop {
             let stopped = stop.sleep(bell, until);
-            let mut pool = self.pool.lock();
+            let mut desk = self.desk.lock();
             let now = Instant::now();
             if stopped {
-                let woken = pool.withdraw(now, ticket);
-                drop(pool);
-                ring(woken);
+                let bells = desk.dispatch.withdraw(now, ticket);
+                self.leave(desk, bells);
                 return Err(Refusal::Failed(Error::canceled()));
             }
-            let woken = pool.expire(now);
-            let answer = pool.collect(ticket);
-            drop(pool);
-            ring(woken);
+            let bells = desk.dispatch.advance(now);
+            let answer = desk.dispatch.collect(ticket);
+            self.leave(desk, bells);
             ticket = match self.settle(answer) {
                 Ok(settled) => return settled,
                 Err(ticket) => ticket,
@@ -119,20 +140,19 @@ impl Connections {
     /// Gives a lease back, and closes what has been unused for too long.
     fn give_back(&self, lease: Lease) {
         let warm = self.places[lease.slot()].lock().as_ref().is_some_and(Connection::is_open);
-        let mut pool = self.pool.lock();
+        let mut desk = self.desk.lock();
         let now = Instant::now();
-        let woken = pool.release(now, lease, warm);
-        let unused = self.take_unused(&mut pool, now);
-        drop(pool);
-        ring(woken);
+        let bells = desk.dispatch.release(now, lease, warm);
+        let unused = self.take_unused(&mut desk, now);
+        self.leave(desk, bells);
         self.close_all(unused);
     }
 
-    /// Takes out of reach, under the pool's lock, the connections that nobody has used for too
-    /// long; all unused ones, once closing.
-    fn take_unused(&self, pool: &mut Pool<Arc<Bell>>, now: Instant) -> Vec<Connection> {
+    /// Takes out of reach, under the lock, the connections that nobody has used for too long; all
+    /// unused ones, once closing.
+    fn take_unused(&self, desk: &mut Desk, now: Instant) -> Vec<Connection> {
         let idle_for = if self.closing.is_fired() { Duration::ZERO } else { self.idle_timeout };
-        let slots = pool.reap(now, idle_for);
+        let slots = desk.dispatch.reap(now, idle_for);
         slots.into_iter().filter_map(|slot| self.places[slot].lock().take()).collect()
     }
 
@@ -148,19 +168,164 @@ impl Connections {
     pub fn close(&self) {
         // First of all, so that whoever gives a lease back after this keeps no connection.
         self.closing.fire();
-        let mut pool = self.pool.lock();
+        let mut desk = self.desk.lock();
         let now = Instant::now();
-        let woken = pool.close(now);
-        let unused = self.take_unused(&mut pool, now);
-        drop(pool);
-        ring(woken);
+        let bells = desk.dispatch.close(now);
+        let unused = self.take_unused(&mut desk, now);
+        self.leave(desk, bells);
         self.close_all(unused);
     }
 
-    /// How the pool stands now.
+    /// How things stand now.
     pub fn gauges(&self) -> Gauges {
-        let pool = self.pool.lock().snapshot(Instant::now());
-        Gauges { leased: pool.leased, idle: pool.idle_warm, waiting: pool.waiting }
+        let desk = self.desk.lock();
+        let pool = desk.dispatch.snapshot(Instant::now());
+        Gauges {
+            leased: pool.leased,
+            idle: pool.idle_warm,
+            waiting: pool.waiting,
+            pending: desk.dispatch.pending(),
+        }
+    }
+
+    /// Takes an asynchronous fetch in, unless closed or `most` are pending. `begin` makes its first
+    /// step. Says whether one more worker is wanted.
+    pub fn submit(
+        &self,
+        pending: &Arc<Pending>,
+        most: usize,
+        begin: impl FnOnce(Instant) -> (Fetch, Step),
+    ) -> Result<(), Error> {
+        let mut desk = self.desk.lock();
+        if desk.dispatch.is_closed() {
+            return Err(Error::closed());
+        }
+        if desk.dispatch.pending() >= most {
+            return Err(Error::new(
+                Status::QueueFull,
+                format!("{most} fetches are pending already (max_pending_fetches)"),
+            ));
+        }
+        let now = Instant::now();
+        let (fetch, step) = begin(now);
+        let id = desk.dispatch.submit(now, Arc::clone(pending), fetch, step);
+        pending.submitted_as(id);
+        self.leave(desk, Vec::new());
+        Ok(())
+    }
+
+    /// Whether an asynchronous fetch would have to wait for a worker.
+    pub fn wants_worker(&self) -> bool {
+        self.desk.lock().dispatch.snapshot(Instant::now()).free_workers == 0
+    }
+
+    /// Ends an asynchronous fetch that waits for something else than its answer.
+    pub fn cancel(&self, id: Id) {
+        let mut desk = self.desk.lock();
+        let bells = desk.dispatch.cancel(Instant::now(), id);
+        self.leave(desk, bells);
+    }
+
+    /// Goes on with a fetch after its exchange, unless it was canceled meanwhile: then it ends.
+    pub fn go_on(&self, id: Id, pending: Arc<Pending>, mut fetch: Fetch, step: Step) {
+        let mut desk = self.desk.lock();
+        let now = Instant::now();
+        // Under the lock: a cancel from now on finds the fetch in its new place.
+        let step = match pending.switch().is_fired() {
+            true => fetch.stopped(Error::canceled(), now),
+            false => step,
+        };
+        desk.dispatch.go_on(now, id, pending, fetch, step);
+        self.leave(desk, Vec::new());
+    }
+
+    /// The next exchange for a worker that has nothing to do; `None` when there will be none.
+    pub fn next_run(&self) -> Option<Run<Arc<Pending>>> {
+        let mut desk = self.desk.lock();
+        let bells = desk.dispatch.worker_ready(Instant::now());
+        self.leave(desk, bells);
+        let mut desk = self.desk.lock();
+        loop {
+            if let Some(run) = desk.dispatch.next_run() {
+                return Some(run);
+            }
+            if desk.dispatch.is_over() {
+                return None;
+            }
+            desk = self.work.wait(desk);
+        }
+    }
+
+    /// Decides what time decides, until there is something to deliver; `None` when nothing will
+    /// come any more.
+    pub fn next_decided(&self) -> Option<Decided<Arc<Pending>>> {
+        let mut desk = self.desk.lock();
+        loop {
+            desk.timer = Timer::Awake;
+            let bells = desk.dispatch.advance(Instant::now());
+            if !bells.is_empty() || desk.dispatch.has_runnable() {
+                self.leave(desk, bells);
+                desk = self.desk.lock();
+            }
+            if let Some(decided) = desk.dispatch.next_decided() {
+                return Some(decided);
+            }
+            if desk.dispatch.is_over() {
+                return None;
+            }
+            let until = desk.dispatch.next_deadline();
+            desk.timer = Timer::SleepsUntil(until);
+            desk = match until {
+                Some(until) => self.tick.wait_until(desk, until),
+                None => self.tick.wait(desk),
+            };
+        }
+    }
+
+    /// An outcome has been delivered.
+    pub fn delivered(&self) {
+        let mut desk = self.desk.lock();
+        desk.dispatch.delivered();
+        self.leave(desk, Vec::new());
+    }
+
+    /// A lease that the dispatch granted, for a worker.
+    pub fn leased(&self, lease: Lease) -> Leased<'_> {
+        Leased { connections: self, lease: Some(lease) }
+    }
+
+    /// Unlocks the desk and wakes whom its state concerns.
+    fn leave(&self, desk: MutexGuard<'_, Desk>, bells: Vec<Arc<Bell>>) {
+        let is_over = desk.dispatch.is_over();
+        let has_runnable = desk.dispatch.has_runnable();
+        let is_due = match desk.timer {
+            Timer::Awake => false,
+            Timer::SleepsUntil(until) => {
+                desk.dispatch.has_decided() || is_earlier(desk.dispatch.next_deadline(), until)
+            }
+        };
+        drop(desk);
+        if is_over {
+            self.work.notify_all();
+            self.tick.notify_all();
+        } else {
+            if has_runnable {
+                self.work.notify_one();
+            }
+            if is_due {
+                self.tick.notify_one();
+            }
+        }
+        for bell in bells {
+            bell.ring();
+        }
+    }
+}
+
+fn is_earlier(deadline: Option<Instant>, than: Option<Instant>) -> bool {
+    match (deadline, than) {
+        (Some(deadline), Some(than)) => deadline < than,
+        (deadline, _) => deadline.is_some(),
     }
 }
 
@@ -203,11 +368,5 @@ impl Drop for Leased<'_> {
         {
             self.connections.give_back(lease);
         }
-    }
-}
-
-fn ring(bells: Vec<Arc<Bell>>) {
-    for bell in bells {
-        bell.ring();
     }
 }

@@ -13,6 +13,7 @@
 //!
 //! Everything it decides follows from the [`Schedule`], the deadline, and [`retry::decide`].
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::deadline::{Deadline, Limit};
@@ -24,12 +25,12 @@ use crate::retry::{self, Budget, Verdict};
 use crate::schedule::Schedule;
 use crate::timings::{Phase, Timings};
 
-/// What all fetches of a client share.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules<'a> {
-    pub schedule: &'a Schedule,
-    pub budget: &'a Budget,
-    pub metrics: &'a Metrics,
+/// What all fetches of a client go by.
+#[derive(Debug)]
+pub struct Rules {
+    pub schedule: Schedule,
+    pub budget: Budget,
+    pub metrics: Arc<Metrics>,
 }
 
 /// What is to be done next.
@@ -63,8 +64,8 @@ pub enum Refusal {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Fetch<'a> {
-    rules: Rules<'a>,
+pub struct Fetch {
+    rules: Arc<Rules>,
     deadline: Deadline,
     /// Attempts begun before the one under way.
     attempt: u32,
@@ -75,13 +76,13 @@ pub struct Fetch<'a> {
     timings: Timings,
 }
 
-impl<'a> Fetch<'a> {
+impl Fetch {
     /// A fetch that begins `now`, with a bound of its own beside the client's. `random` is where
     /// its jitter comes from.
-    pub fn begin(rules: Rules<'a>, own_limit: Limit, random: u64, now: Instant) -> (Self, Step) {
+    pub fn begin(rules: &Arc<Rules>, own_limit: Limit, random: u64, now: Instant) -> (Self, Step) {
         rules.budget.deposit();
         let mut fetch = Fetch {
-            rules,
+            rules: Arc::clone(rules),
             deadline: Deadline::after(now, rules.schedule.deadline.min(own_limit)),
             attempt: 0,
             since: now,
@@ -168,7 +169,7 @@ impl<'a> Fetch<'a> {
         if let Some(phase) = error.phase {
             self.rules.metrics.timed_out(phase);
         }
-        let Rules { schedule, budget, .. } = self.rules;
+        let Rules { schedule, budget, .. } = &*self.rules;
         let left = self.deadline.remaining(now);
         let random = unit_interval(self.random, self.attempt);
         match retry::decide(&error, self.attempt, schedule, left, budget, random) {
@@ -185,7 +186,7 @@ impl<'a> Fetch<'a> {
     }
 
     fn no_connection(&self, pool: &Snapshot) -> Error {
-        let schedule = self.rules.schedule;
+        let schedule = &self.rules.schedule;
         let clipped = match (schedule.acquire(self.attempt), self.until_deadline()) {
             (Limit::After(acquire), Some(left)) if acquire <= left => None,
             (_, left) => left,

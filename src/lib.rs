@@ -21,16 +21,21 @@
 
 pub mod cancel;
 pub mod client;
+pub mod completions;
 pub mod config;
 pub mod connections;
+pub mod contain;
 pub mod deadline;
+pub mod dispatch;
 pub mod error;
+pub mod executor;
 pub mod fetch;
 pub mod ffi;
 pub mod logger;
 pub mod metrics;
 pub mod model;
 pub mod options;
+pub mod pending;
 pub mod pool;
 pub mod retry;
 pub mod schedule;

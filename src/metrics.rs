@@ -76,6 +76,8 @@ pub struct Gauges {
     pub leased: usize,
     pub idle: usize,
     pub waiting: usize,
+    /// Asynchronous fetches submitted and not delivered.
+    pub pending: usize,
 }
 
 /// The counters of one client.
@@ -206,6 +208,7 @@ impl Metrics {
         root.insert("connections_leased".into(), gauges.leased.into());
         root.insert("connections_idle".into(), gauges.idle.into());
         root.insert("fetches_waiting".into(), gauges.waiting.into());
+        root.insert("fetches_pending".into(), gauges.pending.into());
         root.insert("fetch_seconds".into(), self.latency.to_json());
         serde_json::Value::Object(root).to_string()
     }
@@ -220,14 +223,15 @@ impl Metrics {
         for Family { name, label, help, values } in self.families() {
             header(&mut out, name, "counter", help);
             for (which, value) in values {
-                let name = format_args!("experiment_{name}_total{{{label}=\"{which}\"}}");
-                line(&mut out, format_args!("{name} {value}"));
+                let which = format_args!("{{{label}=\"{which}\"}}").to_string();
+                line(&mut out, format_args!("experiment_{name}_total{which} {value}"));
             }
         }
         for (name, help, value) in [
             ("connections_leased", "Connections in use.", gauges.leased),
             ("connections_idle", "Connections open and unused.", gauges.idle),
             ("fetches_waiting", "Fetches in line for a connection.", gauges.waiting),
+            ("fetches_pending", "Asynchronous fetches not delivered yet.", gauges.pending),
         ] {
             header(&mut out, name, "gauge", help);
             line(&mut out, format_args!("experiment_{name} {value}"));
@@ -319,7 +323,7 @@ mod tests {
 
     #[test]
     fn json_holds_every_counter_and_gauge() {
-        let text = sample().to_json(Gauges { leased: 1, idle: 2, waiting: 3 });
+        let text = sample().to_json(Gauges { leased: 1, idle: 2, waiting: 3, pending: 4 });
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["fetches"], 1);
         assert_eq!(json["failures"]["timeout"], 1);
@@ -328,6 +332,7 @@ mod tests {
         assert_eq!(json["connections_closed"]["idle"], 1);
         assert_eq!(json["connections_idle"], 2);
         assert_eq!(json["fetches_waiting"], 3);
+        assert_eq!(json["fetches_pending"], 4);
         assert_eq!(json["fetch_seconds"]["count"], 1);
         assert_eq!(json["fetch_seconds"]["sum"], 0.003);
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::cancel::{Cancel, Hook};
 use crate::deadline::Limit;
+use crate::error::Error;
 
 /// Options of one fetch. What is unset is not sent, and the service's own default holds.
 #[derive(Clone)]
@@ -13,7 +14,7 @@ pub struct FetchOptions {
     /// Whether the service records an exposure.
     pub tracks_exposure: Option<bool>,
     /// The flags to evaluate; none: all of them.
-    pub flag_keys: Vec<String>,
+    pub flag_keys: FlagKeys,
     /// A bound on this fetch, beside the client's own.
     pub deadline: Limit,
     pub cancel: Option<Arc<Cancel>>,
@@ -25,10 +26,38 @@ impl Default for FetchOptions {
         FetchOptions {
             tracks_assignment: None,
             tracks_exposure: None,
-            flag_keys: Vec::new(),
+            flag_keys: FlagKeys::default(),
             deadline: Limit::None,
             cancel: None,
             interrupt: None,
         }
+    }
+}
+
+/// Keys of flags, as many as one header can hold.
+#[derive(Clone, Debug, Default)]
+pub struct FlagKeys(Vec<String>);
+
+impl FlagKeys {
+    /// Bytes of all keys together, each with its quotes and comma. In base64 they take a third more,
+    /// which is beyond what most servers take in one header.
+    pub const MAX_BYTES: usize = 8 << 10;
+
+    /// Adds a key, or says that there is no room for it.
+    pub fn add(&mut self, key: &str) -> Result<(), Error> {
+        let bytes: usize = self.0.iter().map(|key| key.len() + 3).sum();
+        if bytes + key.len() + 3 > FlagKeys::MAX_BYTES {
+            return Err(Error::invalid_argument(format!(
+                "flag_key: all keys of a fetch together must not have more than {} bytes; \
+                 fetch without keys and pick what you need",
+                FlagKeys::MAX_BYTES
+            )));
+        }
+        self.0.push(key.to_owned());
+        Ok(())
+    }
+
+    pub fn as_slice(&self) -> &[String] {
+        &self.0
     }
 }

@@ -1,5 +1,7 @@
 //! What a client has running in one process, and how a fetch is driven on its caller's thread.
 
+mod background;
+
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -12,6 +14,7 @@ use crate::config::Config;
 use crate::connections::Connections;
 use crate::deadline::{Deadline, Limit};
 use crate::error::{Error, Status};
+use crate::executor::Executor;
 use crate::fetch::{self, Fetch, Refusal, Rules, Step};
 use crate::logger::{Level, Logger};
 use crate::metrics::{Gauges, Metrics};
@@ -38,8 +41,9 @@ pub struct Fetched {
 /// See the module. Any number of threads use it at once.
 pub struct Session {
     config: Arc<Config>,
-    budget: Budget,
+    rules: Arc<Rules>,
     connections: Connections,
+    executor: Executor,
     /// Fires when the client begins to close: no pause between attempts goes on.
     closing: Arc<Cancel>,
     /// Fires when it has waited long enough: no exchange goes on.
@@ -79,8 +83,13 @@ impl Session {
     ) -> Self {
         let closing = Cancel::new();
         Session {
-            budget: Budget::new(config.retry_budget_percent),
+            rules: Arc::new(Rules {
+                schedule: config.schedule.clone(),
+                budget: Budget::new(config.retry_budget_percent),
+                metrics: Arc::clone(&metrics),
+            }),
             connections: Connections::new(&config, transport, Arc::clone(&closing)),
+            executor: Executor::default(),
             config,
             closing,
             cut,
@@ -115,9 +124,7 @@ impl Session {
             Ok(body) => self.drive(&body, options, began),
             Err(error) => Fetched { result: Err(error), attempts: 0, timings: Timings::default() },
         };
-        let status = fetched.result.as_ref().err().map(|error| error.status);
-        self.metrics.fetch_ended(status, began.elapsed());
-        self.log_end(&fetched, began.elapsed());
+        self.ended(&fetched, began.elapsed());
         fetched
     }
 
@@ -139,11 +146,9 @@ impl Session {
 
     /// Does what each step of the fetch asks for, until it is over.
     fn drive(&self, body: &[u8], options: &FetchOptions, began: Instant) -> Fetched {
-        let rules =
-            Rules { schedule: &self.config.schedule, budget: &self.budget, metrics: &self.metrics };
         let random = self.random ^ self.metrics.fetches.value();
         let mut stop = Stop::new(options.cancel.clone(), options.interrupt.clone());
-        let (mut fetch, mut step) = Fetch::begin(rules, options.deadline, random, began);
+        let (mut fetch, mut step) = Fetch::begin(&self.rules, options.deadline, random, began);
         let result = loop {
             step = match step {
                 Step::Attempt { until } => {
@@ -161,7 +166,7 @@ impl Session {
 
     fn attempt(
         &self,
-        fetch: &mut Fetch<'_>,
+        fetch: &mut Fetch,
         until: Deadline,
         body: &[u8],
         options: &FetchOptions,
@@ -216,6 +221,7 @@ impl Session {
     pub fn close(&self, limit: Limit) -> Result<(), Error> {
         self.begin_close();
         if self.wait_idle(Deadline::after(Instant::now(), limit)) {
+            self.executor.join();
             return Ok(());
         }
         self.cut.fire();
@@ -251,8 +257,11 @@ impl Session {
         self.connections.gauges()
     }
 
-    fn log_end(&self, fetched: &Fetched, elapsed: Duration) {
-        let level = if fetched.result.is_ok() { Level::Debug } else { Level::Warn };
+    /// Counts and logs what a fetch came to.
+    fn ended(&self, fetched: &Fetched, elapsed: Duration) {
+        let status = fetched.result.as_ref().err().map(|error| error.status);
+        self.metrics.fetch_ended(status, elapsed);
+        let level = if status.is_none() { Level::Debug } else { Level::Warn };
         self.logger.log(level, || {
             let what = match &fetched.result {
                 Ok(variants) => format!("{} variants", variants.len()),
@@ -260,6 +269,10 @@ impl Session {
             };
             format!("fetch: {what} ({} attempts, {} ms)", fetched.attempts, elapsed.as_millis())
         });
+    }
+
+    fn log_defect(&self, defect: &Error) {
+        self.logger.log(Level::Error, || defect.message.clone().into_owned());
     }
 }
 

@@ -48,6 +48,10 @@ mod imp {
             Condvar(sync::Condvar::new())
         }
 
+        pub fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
         pub fn notify_all(&self) {
             self.0.notify_all();
         }
@@ -97,6 +101,10 @@ mod imp {
     impl Condvar {
         pub const fn new() -> Self {
             Condvar(parking_lot::Condvar::new())
+        }
+
+        pub fn notify_one(&self) {
+            self.0.notify_one();
         }
 
         pub fn notify_all(&self) {

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::mem;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
@@ -57,6 +57,23 @@ fn connect<T>(fd: RawFd, address: &T) -> io::Result<()> {
     let length = mem::size_of::<T>() as libc::socklen_t;
     // SAFETY: `address` is one of the sockaddr structures, alive for the call, `length` its size.
     check(unsafe { libc::connect(fd, ptr::from_ref(address).cast(), length) }).map(drop)
+}
+
+/// Looks a host's name up; blocks as long as it likes.
+pub type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
+
+/// Asks the operating system for the addresses of a name (getaddrinfo(3)).
+pub fn look_up(host: &str) -> io::Result<Vec<IpAddr>> {
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for address in (host, 0).to_socket_addrs()? {
+        if !addresses.contains(&address.ip()) {
+            addresses.push(address.ip());
+        }
+    }
+    if addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    }
+    Ok(addresses)
 }
 
 /// What a descriptor is waited for.

@@ -1,10 +1,13 @@
 //! The library as C sees it: what it exports, and the programs in `tests/c` linked against it.
 //!
-//! With EXPERIMENT_VALGRIND=1 in the environment the programs run under valgrind.
+//! With EXPERIMENT_VALGRIND=1 in the environment the programs run under valgrind; with the folder of
+//! a built library in EXPERIMENT_BUILD they are linked to that one, which is how `make test` looks at
+//! what is shipped.
 
 mod native;
 
 use std::env;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
@@ -69,6 +72,17 @@ fn objects_live_as_long_as_they_should() {
     run_program("lifecycle", &services.each_ref().map(MockService::url));
 }
 
+fn linking() -> Vec<OsString> {
+    let Some(folder) = env::var_os("EXPERIMENT_BUILD") else {
+        return vec![library("staticlib").into(), "-lm".into(), "-ldl".into()];
+    };
+    let mut search = OsString::from("-L");
+    search.push(&folder);
+    let mut at_run_time = OsString::from("-Wl,-rpath,");
+    at_run_time.push(&folder);
+    vec![search, "-lexperiment".into(), at_run_time]
+}
+
 fn run_program(name: &str, arguments: &[String]) {
     let native = Native::new(name);
     let program = native.path("program");
@@ -84,7 +98,7 @@ fn run_program(name: &str, arguments: &[String]) {
         "-o",
     ]);
     compiler.arg(&program).arg(Path::new(ROOT).join(format!("tests/c/{name}.c")));
-    run(compiler.arg(library("staticlib")).args(["-lm", "-ldl"]));
+    run(compiler.args(linking()));
     let mut command = if env::var_os("EXPERIMENT_VALGRIND").is_some_and(|value| value == "1") {
         let mut valgrind = Command::new("valgrind");
         valgrind.args(["--error-exitcode=9", "--leak-check=full", "--child-silent-after-fork=yes"]);

@@ -17,8 +17,9 @@ use super::user::exp_user;
 use super::variants::{Fetched, exp_variants};
 use crate::client::{self, Client};
 use crate::config;
+use crate::contain::contain;
 use crate::error::{Error, Status};
-use crate::logger::Level;
+use crate::logger::{Level, Logger};
 use crate::tag::Tag;
 
 /// Fetches variants over a bounded pool of connections.
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn exp_fetch_v2(
             unsafe { (hold(client.cast_const())?, snapshot(user)?, snapshot(options)?) };
         let out = out.required("variants_out")?;
         let fetched = inside(&client, || client.body.fetch(&user, &options))?;
-        out.set(fetched_by(&client.body, fetched)?);
+        out.set(fetched_by(client.body.logger(), fetched)?);
         Ok(())
     })
 }
@@ -188,12 +189,12 @@ fn metrics(client: &Client, format: i32) -> Result<String, Error> {
 }
 
 /// What the fetch came to, as the host gets it.
-fn fetched_by(client: &Client, fetched: client::Fetched) -> Result<Fetched, Failure> {
+pub fn fetched_by(logger: &Arc<Logger>, fetched: client::Fetched) -> Result<Fetched, Failure> {
     let client::Fetched { result, attempts, timings } = fetched;
     let facts = Facts { attempts, timings };
     match result {
         Ok(variants) => {
-            variants.report_misuse_to(client.logger());
+            variants.report_misuse_to(logger);
             Ok(Fetched { variants, facts })
         }
         Err(error) => Err(Failure { error, facts: Box::new(facts) }),
@@ -206,9 +207,9 @@ thread_local! {
 }
 
 /// Runs a call that may call the host back; a defect in it is logged.
-fn inside<T>(client: &Arc<Handle<exp_client>>, call: impl FnOnce() -> T) -> Result<T, Error> {
+pub fn inside<T>(client: &Arc<Handle<exp_client>>, call: impl FnOnce() -> T) -> Result<T, Error> {
     let entered = INSIDE.try_with(|clients| clients.borrow_mut().push(address(client)));
-    let result = guard::contain(call);
+    let result = contain(call);
     if entered.is_ok() {
         // At the very end of a thread the list may have gone meanwhile.
         let _ = INSIDE.try_with(|clients| clients.borrow_mut().pop());

@@ -12,6 +12,7 @@ use super::settings::{Settings, rejection, set};
 use super::status::exp_status;
 use super::text::{Chars, Terminated};
 use crate::config::{Config, NO_LIMIT, Zone};
+use crate::contain::outside;
 use crate::deadline::Limit;
 use crate::error::Error;
 use crate::logger::{Level, Sink};
@@ -446,7 +447,7 @@ impl Host {
         let message = Terminated::from(message.to_owned());
         // SAFETY: the host promised that its callback can be called with its user_data, which it
         // gave up until the finalizer; the message is alive.
-        guard::outside(|| unsafe {
+        outside(|| unsafe {
             callback(self.user_data.get(), level.into(), message.as_ptr(), message.len());
         });
     }
@@ -457,7 +458,7 @@ impl Drop for Host {
         if let Some(finalizer) = self.finalizer {
             // SAFETY: the host promised that its finalizer can be called with its user_data. This
             // is the one time, and nobody can call the callback any more.
-            guard::outside(|| unsafe { finalizer(self.user_data.get()) });
+            outside(|| unsafe { finalizer(self.user_data.get()) });
         }
     }
 }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use super::cancel::exp_cancel;
 use super::client::exp_client;
+use super::completions::exp_completions;
 use super::config::exp_config;
 use super::error::exp_error;
 use super::guard;
 use super::options::exp_fetch_options;
+use super::pending::exp_pending;
 use super::text::exp_text;
 use super::user::exp_user;
 use super::variants::{self, exp_variants};
@@ -170,11 +172,39 @@ impl<O: Object> Out<O> {
         if self.0.is_some() { Ok(self) } else { Err(null(argument)) }
     }
 
+    /// Makes an object for the host, if it wants one, and can take it back.
+    pub fn set_and_keep(self, body: O::Body) -> HandedOut<O> {
+        let out = self.0.map(|out| {
+            let object = give(body);
+            // SAFETY: by the contract of `new`.
+            unsafe { out.write(object) };
+            (out, object)
+        });
+        HandedOut(out)
+    }
+
     /// Makes an object for the host, if it wants one.
     pub fn set(self, body: impl Into<O::Body>) {
         if let Some(out) = self.0 {
             // SAFETY: by the contract of `new`.
             unsafe { out.write(give(body.into())) };
+        }
+    }
+}
+
+/// An object that was written to an out parameter before it was certain that it would stay there.
+pub struct HandedOut<O>(Option<(NonNull<*mut O>, *mut O)>);
+
+impl<O: Object> HandedOut<O> {
+    /// Takes it back: the call fails after all.
+    pub fn take_back(&self) {
+        if let Some((out, object)) = self.0 {
+            // SAFETY: the host has not got the object as long as the call has not returned, so it
+            // is ours, and `out` can still be written to.
+            unsafe {
+                out.write(ptr::null_mut());
+                drop(Arc::from_raw(object.cast_const().cast::<Handle<O>>()));
+            }
         }
     }
 }
@@ -209,6 +239,8 @@ unsafe fn free(object: *mut c_void) {
             Some(Tag::FETCH_OPTIONS) => give_up::<exp_fetch_options>(object),
             Some(Tag::VARIANTS) => give_up::<exp_variants>(object),
             Some(Tag::ERROR) => give_up::<exp_error>(object),
+            Some(Tag::PENDING) => give_up::<exp_pending>(object),
+            Some(Tag::COMPLETIONS) => give_up::<exp_completions>(object),
             Some(Tag::CANCEL) => give_up::<exp_cancel>(object),
             Some(Tag::TEXT) => give_up::<exp_text>(object),
             Some(Tag::VARIANT) => variants::log_freed(object.cast()),

@@ -8,7 +8,7 @@
 //! - `text.rs`: strings in and out;
 //! - `settings.rs`: objects that are set up step by step and remember the first refusal.
 //!
-//! The objects: `config.rs`, `user.rs`, `options.rs`, `cancel.rs`, `client.rs`, `variants.rs`,
+//! The objects: `config.rs`, `user.rs`, `options.rs`, `cancel.rs`, `client.rs`, `pending.rs`, `completions.rs`, `variants.rs`,
 //! `error.rs`; `facts.rs` is what variants and errors both tell about their fetch, `status.rs` the
 //! numbers of the statuses, `version.rs` the library's own.
 //!
@@ -43,6 +43,10 @@ mod cancel;
 
 mod client;
 
+mod pending;
+
+mod completions;
+
 mod variants;
 
 mod error;
@@ -62,11 +66,13 @@ mod test_panic;
 
 pub use cancel::*;
 pub use client::*;
+pub use completions::*;
 pub use config::*;
 pub use error::*;
 pub use facts::exp_phase;
 pub use handle::exp_free;
 pub use options::*;
+pub use pending::*;
 pub use status::*;
 #[cfg(feature = "test-panic")]
 pub use test_panic::*;

@@ -12,6 +12,7 @@ use super::status::exp_status;
 use super::text::Chars;
 use crate::cancel::Hook;
 use crate::config;
+use crate::contain::outside;
 use crate::error::Error;
 use crate::options::FetchOptions;
 use crate::tag::Tag;
@@ -117,12 +118,7 @@ pub unsafe extern "C" fn exp_fetch_options_add_flag_key_n(
 /// The contract of the boundary.
 unsafe fn add_flag_key(options: *mut exp_fetch_options, flag_key: Chars) -> exp_status {
     // SAFETY: by this function's contract.
-    unsafe {
-        set(options, |options| {
-            options.flag_keys.push(flag_key.required("flag_key")?.to_owned());
-            Ok(())
-        })
-    }
+    unsafe { set(options, |options| options.flag_keys.add(flag_key.required("flag_key")?)) }
 }
 
 /// A bound on the whole fetch, from the call to its return; the client's own holds beside it. 0 to
@@ -179,7 +175,7 @@ pub unsafe extern "C" fn exp_fetch_options_set_interrupt(
 
 fn asking(hook: unsafe extern "C" fn(*mut c_void) -> i32, user_data: UserData) -> Arc<Hook> {
     // SAFETY: the host promised that its hook can be called with its user_data.
-    Arc::new(move || guard::outside(|| unsafe { hook(user_data.get()) }) != 0)
+    Arc::new(move || outside(|| unsafe { hook(user_data.get()) }) != 0)
 }
 
 /// What the host gets back with its callbacks.

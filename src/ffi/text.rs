@@ -47,6 +47,11 @@ impl<'a> Chars<'a> {
         self.optional(argument)?.ok_or_else(|| null(argument))
     }
 
+    /// The bytes, whether they are UTF-8 or not; NULL is an error.
+    pub fn required_bytes(self, argument: &str) -> Result<&'a [u8], Error> {
+        self.bytes(argument)?.ok_or_else(|| null(argument))
+    }
+
     fn bytes(self, argument: &str) -> Result<Option<&'a [u8]>, Error> {
         let refused = |why| Err(Error::invalid_argument(format!("{argument} {why}")));
         match self.length {

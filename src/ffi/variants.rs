@@ -269,7 +269,7 @@ unsafe fn get(variants: *const exp_variants, flag_key: Chars) -> *const exp_vari
     guard::value(ptr::null(), || {
         // SAFETY: by this function's contract.
         let set = unsafe { set(variants) }?;
-        Ok(address(set.variants.get(flag_key.required("flag_key")?)))
+        Ok(address(set.variants.get(flag_key.required_bytes("flag_key")?)))
     })
 }
 
@@ -284,7 +284,7 @@ unsafe fn value(
     guard::value(fallback, || {
         // SAFETY: by this function's contract.
         let set = unsafe { set(variants) }?;
-        let variant = set.variants.get(flag_key.required("flag_key")?);
+        let variant = set.variants.get(flag_key.required_bytes("flag_key")?);
         Ok(variant.and_then(Variant::value).map_or(fallback, |value| start(Some(value))))
     })
 }

@@ -218,7 +218,7 @@ pub fn members<'j>(
         _ if is_deeper_than(value, depth) => fault = Some(Invalid::new(subject, Kind::TooDeep)),
         Some(name) => members.push((name, value)),
     })?;
-    keep_last_of_each(&mut members, |a, b| compare_names(&a.0, &b.0));
+    keep_last_of_each(&mut members, |a, b| compare_names(a.0.as_bytes(), b.0.as_bytes()));
     fault.map_or(Ok(members), Err)
 }
 
@@ -227,35 +227,31 @@ fn lone_surrogate(subject: &'static str) -> Invalid {
 }
 
 /// The order in which names are looked up: lengths first, since they mostly settle it.
-pub fn compare_names(a: &str, b: &str) -> Ordering {
+pub fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 
 /// Drops all but the last of the items that compare as equal, and returns the positions of those
 /// that are left, in the order of `compare`.
 pub fn keep_last_of_each<T>(items: &mut Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> Vec<u32> {
-    let sorted = sorted_positions(items, &compare);
-    let same = |pair: &&[u32]| {
-        compare(&items[pair[0] as usize], &items[pair[1] as usize]) == Ordering::Equal
-    };
-    let mut superseded: Vec<u32> = sorted.windows(2).filter(same).map(|pair| pair[0]).collect();
-    if superseded.is_empty() {
+    let sorted = sorted_positions(items.len(), &|a, b| compare(&items[a], &items[b]));
+    let mut kept = vec![true; items.len()];
+    for pair in sorted.windows(2) {
+        let [earlier, later] = [pair[0] as usize, pair[1] as usize];
+        kept[earlier] = compare(&items[earlier], &items[later]) != Ordering::Equal;
+    }
+    if kept.iter().all(|&kept| kept) {
         return sorted;
     }
-    superseded.sort_unstable();
-    let mut gone = superseded.into_iter().peekable();
-    let mut position = 0;
-    items.retain(|_| {
-        position += 1;
-        gone.next_if_eq(&(position - 1)).is_none()
-    });
-    sorted_positions(items, &compare)
+    let mut kept = kept.into_iter();
+    items.retain(|_| kept.next() == Some(true));
+    sorted_positions(items.len(), &|a, b| compare(&items[a], &items[b]))
 }
 
-/// The positions of all items in the order of `compare`; equal items keep the order in which they came.
-pub fn sorted_positions<T>(items: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Vec<u32> {
-    let mut positions: Vec<u32> = (0..items.len() as u32).collect();
-    positions
-        .sort_unstable_by(|&a, &b| compare(&items[a as usize], &items[b as usize]).then(a.cmp(&b)));
+/// The positions of `count` items in the order of `compare`; equal items keep the order in which
+/// they came. (One function for all kinds of items: sorting is much code.)
+pub fn sorted_positions(count: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<u32> {
+    let mut positions: Vec<u32> = (0..count as u32).collect();
+    positions.sort_unstable_by(|&a, &b| compare(a as usize, b as usize).then(a.cmp(&b)));
     positions
 }

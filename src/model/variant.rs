@@ -14,6 +14,9 @@ use crate::tag::Tag;
 
 const SUBJECT: &str = "the answer";
 
+/// Up to so many variants, looking at each is faster than searching.
+const SCANNED: usize = 8;
+
 /// The variants of one answer, in the server's order. Cheap to read from any thread.
 #[derive(Default)]
 pub struct Variants {
@@ -85,7 +88,7 @@ impl Variants {
     }
 
     fn of(answer: Arc<Answer>, mut entries: Vec<Spans>) -> Result<Self, Invalid> {
-        let flag_key = |spans: &Spans| answer.texts.get(spans.flag_key).as_str();
+        let flag_key = |spans: &Spans| answer.texts.bytes_of(spans.flag_key);
         let by_flag_key = json::keep_last_of_each(&mut entries, |a, b| {
             json::compare_names(flag_key(a), flag_key(b))
         });
@@ -110,14 +113,17 @@ impl Variants {
         self.variants.is_empty()
     }
 
-    /// The variant of that flag.
-    pub fn get(&self, flag_key: &str) -> Option<&Variant> {
-        self.position(flag_key).map(|position| &self.variants[position])
+    /// The variant of that flag; there is none for bytes that are no text. Allocates nothing.
+    pub fn get(&self, flag_key: impl AsRef<[u8]>) -> Option<&Variant> {
+        self.position(flag_key.as_ref()).map(|position| &self.variants[position])
     }
 
-    fn position(&self, flag_key: &str) -> Option<usize> {
+    fn position(&self, flag_key: &[u8]) -> Option<usize> {
+        if self.variants.len() <= SCANNED {
+            return self.variants.iter().position(|variant| variant.flag_key_bytes() == flag_key);
+        }
         let found = self.by_flag_key.binary_search_by(|&position| {
-            json::compare_names(&self.variants[position as usize].flag_key(), flag_key)
+            json::compare_names(self.variants[position as usize].flag_key_bytes(), flag_key)
         });
         found.ok().map(|index| self.by_flag_key[index] as usize)
     }
@@ -159,7 +165,8 @@ impl Variants {
             return objects;
         };
         let again = json::each_member(&first.answer.body, SUBJECT, |flag_key, value| {
-            let position = json::text_of(flag_key).and_then(|flag_key| self.position(&flag_key));
+            let position =
+                json::text_of(flag_key).and_then(|flag_key| self.position(flag_key.as_bytes()));
             if let (Some(position), true) = (position, value.starts_with('{')) {
                 objects[position] = value;
             }
@@ -172,8 +179,9 @@ impl Variants {
     /// are deployed.
     pub fn filter_deployed(&self) -> Variants {
         let variants: Vec<Variant> = self.iter().filter(|v| v.is_deployed()).cloned().collect();
-        let by_flag_key = json::sorted_positions(&variants, |a, b| {
-            json::compare_names(&a.flag_key(), &b.flag_key())
+        let flag_key = |i: usize| variants[i].flag_key_bytes();
+        let by_flag_key = json::sorted_positions(variants.len(), &|a, b| {
+            json::compare_names(flag_key(a), flag_key(b))
         });
         Variants { variants, by_flag_key, json: OnceLock::new() }
     }
@@ -212,6 +220,10 @@ impl Variant {
     /// The flag that it is the variant of.
     pub fn flag_key(&self) -> Text<'_> {
         self.answer.texts.get(self.spans.flag_key)
+    }
+
+    fn flag_key_bytes(&self) -> &[u8] {
+        self.answer.texts.bytes_of(self.spans.flag_key)
     }
 
     /// The variant's own key; JSON text if it is no string.

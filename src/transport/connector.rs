@@ -15,7 +15,7 @@ use ureq::unversioned::transport::{
 
 use super::control::Control;
 use super::resolver::Resolver;
-use super::socket::Socket;
+use super::socket::{INPUT_BYTES, Socket};
 use crate::deadline::{Deadline, Limit};
 use crate::metrics::CloseReason;
 use crate::sys::{self, Enlisted, Interest};
@@ -170,19 +170,29 @@ impl<In: Transport> Connector<In> for WatchConnector {
         details: &ConnectionDetails,
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
-        let Some(inner) = chained else { return Ok(None) };
+        let Some(mut inner) = chained else { return Ok(None) };
         // ureq runs the chain for the proxy itself with a configuration that names no proxy.
         if self.through_proxy && details.config.proxy().is_none() {
+            self.control.enter(Phase::Connect); // the tunnel's turn, also after TLS with the proxy
             return Ok(Some(Either::A(inner)));
+        }
+        // What comes from a proxy behind its own answer would be taken for the service's.
+        if !inner.buffers().input().is_empty() {
+            let why = "it sent more than its answer".to_owned();
+            return Err(Error::ConnectProxyFailed(why));
         }
         self.control.connection_opened();
         Ok(Some(Either::B(Watch { inner, control: Arc::clone(&self.control) })))
     }
 }
 
+fn is_reset(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted)
+}
+
 /// Sees what passes above TLS, and finds out whether a kept connection is open and clean.
 #[derive(Debug)]
-struct Watch<T: Transport> {
+struct Watch<T> {
     inner: T,
     control: Arc<Control>,
 }
@@ -197,7 +207,18 @@ impl<T: Transport> Transport for Watch<T> {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
-        let received = self.inner.await_input(timeout)?;
+        // Into a full buffer nothing is read, which would be taken for the end of the connection.
+        let unread = self.inner.buffers().input().len();
+        if unread >= INPUT_BYTES && !self.control.is_reading_body() {
+            return Err(Error::LargeResponseHeader(unread, INPUT_BYTES));
+        }
+        let received = match self.inner.await_input(timeout) {
+            // For ureq a reset is an end like any other, once the body has begun.
+            Err(Error::Io(reset)) if is_reset(&reset) && self.control.is_reading_body() => {
+                return Err(Error::Io(io::Error::other(reset)));
+            }
+            received => received?,
+        };
         if received {
             self.control.note_received();
         }
@@ -212,7 +233,7 @@ impl<T: Transport> Transport for Watch<T> {
             self.control.set_close_reason(CloseReason::Unclean);
             return false;
         }
-        if self.control.is_reading_body() {
+        if !self.control.is_to_send() {
             return true;
         }
         self.control.set_patient(false);
@@ -239,12 +260,8 @@ impl<T: Transport> Transport for Watch<T> {
     }
 }
 
-impl<T: Transport> Drop for Watch<T> {
+impl<T> Drop for Watch<T> {
     fn drop(&mut self) {
-        // ureq keeps no connection on which more has come than the answer, and says nothing.
-        if self.control.is_reading_body() && !self.inner.buffers().input().is_empty() {
-            self.control.set_close_reason(CloseReason::Unclean);
-        }
         self.control.connection_closed();
     }
 }

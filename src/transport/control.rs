@@ -145,7 +145,8 @@ impl Control {
     /// Goes on from sending to waiting for the answer, once.
     pub fn sent_all(&self) {
         let mut state = self.state.lock();
-        if state.report.phase == Phase::Send {
+        // A look at a kept connection before the request goes out is no wait for its answer.
+        if state.patient && state.report.phase == Phase::Send {
             state.enter(Phase::FirstByte, Instant::now());
         }
     }
@@ -154,11 +155,17 @@ impl Control {
         self.state.lock().report.phase == Phase::Body
     }
 
-    /// The connection is there, and the exchange goes on to sending.
+    /// Whether nothing of the request has been sent yet.
+    pub fn is_to_send(&self) -> bool {
+        self.state.lock().report.phase == Phase::Send
+    }
+
+    /// A connection is there, not used before, and the exchange goes on to sending.
     pub fn connection_opened(&self) {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.opened = Some(now);
+        state.report.reused = false;
         state.enter(Phase::Send, now);
     }
 
@@ -219,6 +226,18 @@ impl Control {
 
     pub fn is_patient(&self) -> bool {
         self.state.lock().patient
+    }
+
+    /// Whether to wait for input before the first try to read it: in the middle of a body the next
+    /// bytes are probably there, before it they are not. Fails if the exchange is to stop, also if
+    /// the peer sends so fast that there is never a wait.
+    pub fn before_read(&self) -> io::Result<bool> {
+        let mut state = self.state.lock();
+        if !state.patient {
+            return Ok(false);
+        }
+        self.check_state(&mut state, Instant::now(), false)?;
+        Ok(state.report.phase != Phase::Body)
     }
 
     /// Fails if the exchange is to stop: out of time, canceled, or cut.

@@ -43,7 +43,7 @@ impl Failure {
             None => {}
         }
         match self {
-            Failure::Exchange(error) => exchange_failed(error, report, server, max_bytes),
+            Failure::Exchange(error) => exchange_failed(error, report, server),
             Failure::Status { code, retry_after } => Error::http_status(code, retry_after),
             Failure::Answer(why) => unusable(server, why),
             Failure::TooLarge => too_large(server, max_bytes),
@@ -51,6 +51,8 @@ impl Failure {
         }
     }
 }
+
+const CUT: &str = "its body was cut: the connection ended before it was complete";
 
 fn timed_out(phase: Phase, timeout: Duration, server: &str) -> Error {
     let bound = timeout.as_millis();
@@ -60,23 +62,35 @@ fn timed_out(phase: Phase, timeout: Duration, server: &str) -> Error {
     )
 }
 
-fn exchange_failed(error: ureq::Error, report: &Report, server: &str, max_bytes: u64) -> Error {
+fn exchange_failed(error: ureq::Error, report: &Report, server: &str) -> Error {
     use ureq::Error as E;
     match error {
         E::Io(error) => io_failed(&error, report, server),
         E::Rustls(error) => tls_failed(&error, server),
         E::Tls(why) => Error::new(Status::Tls, format!("TLS with {server} failed: {why}")),
         E::TlsRequired => Error::new(Status::Tls, format!("TLS with {server} failed")),
-        E::BodyExceedsLimit(_) => too_large(server, max_bytes),
+        E::BodyStalled => unusable(server, CUT),
         E::LargeResponseHeader(..) => unusable(server, "its head is larger than 16 KiB"),
-        E::Decompress(..) => unusable(server, "its gzip data is damaged or cut"),
         E::Protocol(why) => unusable(server, &format!("it is not HTTP/1.1 as it should be: {why}")),
-        E::ConnectProxyFailed(why) => {
-            Error::new(Status::Network, format!("the proxy made no connection to {server}: {why}"))
-        }
+        E::ConnectProxyFailed(why) => proxy_failed(&why, server),
         E::HostNotFound => Error::new(Status::Network, format!("{server} has no address")),
         error => Error::new(Status::Network, format!("the exchange with {server} failed: {error}")),
     }
+}
+
+fn proxy_failed(why: &str, server: &str) -> Error {
+    // The status stands in the text alone, once as a number and once for its (missing) name.
+    let status = why.strip_prefix("proxy server responded ").and_then(|it| it.split('/').next());
+    let message = match status {
+        Some("407") => format!(
+            "the proxy wants other credentials for a connection to {server}: \
+             check the user and password in proxy_url, or in the environment's variable"
+        ),
+        Some(status) => format!("the proxy made no connection to {server}: it answered {status}"),
+        None => format!("the proxy made no connection to {server}: {why}"),
+    };
+    // The same credentials will not do later either, and may lock the account.
+    Error { retryable: status != Some("407"), ..Error::new(Status::Network, message) }
 }
 
 fn io_failed(error: &io::Error, report: &Report, server: &str) -> Error {
@@ -89,7 +103,7 @@ fn io_failed(error: &io::Error, report: &Report, server: &str) -> Error {
     let phase = report.phase;
     if is_end(error.kind()) && phase == Phase::Body && error.kind() == io::ErrorKind::UnexpectedEof
     {
-        return unusable(server, "its body was cut: the connection ended before it was complete");
+        return unusable(server, CUT);
     }
     let what = match phase {
         Phase::Resolve => format!("the host of {server} could not be looked up"),

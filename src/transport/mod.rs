@@ -95,8 +95,9 @@ impl Transport {
             .tls_config(tls::config(config.ca_file.as_deref())?)
             .input_buffer_size(socket::INPUT_BYTES)
             .output_buffer_size(socket::OUTPUT_BYTES)
-            // Below the buffer: a head that fills it would read as the end of the connection.
-            .max_response_header_size(socket::INPUT_BYTES - 1)
+            // Not less: ureq compares it with all that is there, be it a body. The watch sees to
+            // a head that fills the buffer.
+            .max_response_header_size(socket::INPUT_BYTES)
             .max_idle_connections(1)
             .max_idle_connections_per_host(1)
             .max_idle_age(Duration::MAX) // ages are looked at here, in `retire`
@@ -112,7 +113,11 @@ impl Transport {
         Ok(Transport {
             settings: Arc::new(settings),
             tls: Arc::default(),
-            resolver: Resolver::new(Arc::clone(&shared.metrics), Arc::clone(&logger)),
+            resolver: Resolver::new(
+                Arc::clone(&config.lookup),
+                Arc::clone(&shared.metrics),
+                Arc::clone(&logger),
+            ),
             shared,
             logger,
         })
@@ -197,9 +202,21 @@ impl Transport {
         let request = self.settings.head.request(exchange.user, exchange.options);
         let result = match connection.agent.run(request) {
             Err(error) => Err(Failure::Exchange(error)),
-            Ok(response) => {
+            Ok(mut response) => {
+                // Should ureq drop the connection when it has read the answer: that is why.
+                let is_last = response::is_last(&response);
+                control.set_close_reason(if is_last {
+                    CloseReason::Peer
+                } else {
+                    CloseReason::Unclean
+                });
                 let is_framed_once = response::is_framed_once(response.headers());
-                let result = response::read(response, self.settings.max_response_bytes, &control);
+                let max_bytes = self.settings.max_response_bytes;
+                let result = response::read(&mut response, max_bytes, &control);
+                if !matches!(result, Ok(_) | Err(Failure::Status { .. })) {
+                    control.set_close_reason(CloseReason::Failed);
+                }
+                drop(response);
                 if !is_framed_once {
                     self.close(connection, CloseReason::Unclean);
                 }

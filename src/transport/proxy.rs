@@ -1,7 +1,9 @@
 //! Whether requests go through a proxy, decided once, when the client is created.
 
+use std::net::IpAddr;
+
 use http::Uri;
-use ureq::Proxy;
+use ureq::{Proxy, ProxyProtocol};
 
 use crate::config::Config;
 use crate::error::Error;
@@ -18,9 +20,9 @@ fn choose_from(
 ) -> Result<Option<Proxy>, Error> {
     if let Some(url) = &config.proxy_url {
         // The value stays out of the message: it may hold a password.
-        return Proxy::new(url)
+        return usable(url)
             .map(Some)
-            .map_err(|_| Error::invalid_argument("proxy_url is no proxy that can be used"));
+            .ok_or_else(|| Error::invalid_argument("proxy_url is no proxy that can be used"));
     }
     if !config.use_environment_proxy {
         return Ok(None);
@@ -41,23 +43,33 @@ fn choose_from(
         set(&["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
     };
     let Some(url) = url else { return Ok(None) };
-    Proxy::new(&url).map(Some).map_err(|_| {
+    usable(&url).map(Some).ok_or_else(|| {
         Error::invalid_argument(
-            "the proxy named by the environment cannot be used; \
+            "the proxy named by the environment cannot be used, it must be http://host[:port]; \
              mend the variable or set use_environment_proxy to 0",
         )
     })
 }
 
+/// A proxy that can be asked to CONNECT. ureq takes others too, and then goes past them.
+fn usable(url: &str) -> Option<Proxy> {
+    let proxy = Proxy::new(url).ok()?;
+    let connects = matches!(proxy.protocol(), ProxyProtocol::Http | ProxyProtocol::Https);
+    (connects && !proxy.host().is_empty()).then_some(proxy)
+}
+
 /// Whether a `NO_PROXY` list names the host of `target`. Entries are separated by commas or spaces:
 /// `*` for every host; a host or domain, with or without a leading dot or `*.`, for it and all
-/// below it; either with a port for that port alone.
+/// below it; either with a port for that port alone; a block of addresses (`10.0.0.0/8`).
 fn bypasses(list: &str, target: &Uri) -> bool {
     let host = target.host().unwrap_or_default().to_ascii_lowercase();
     let host = host.trim_matches(['[', ']']);
     let is_https = target.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
     let port = target.port_u16().unwrap_or(if is_https { 443 } else { 80 });
     list.split([',', ' ']).filter(|entry| !entry.is_empty()).any(|entry| {
+        if let Some((network, bits)) = entry.split_once('/') {
+            return is_within(host, network, bits).unwrap_or(false);
+        }
         let entry = entry.to_ascii_lowercase();
         let (name, wanted_port) = match entry.rsplit_once(':') {
             Some((name, port)) if !name.contains(':') || name.ends_with(']') => {
@@ -73,6 +85,27 @@ fn bypasses(list: &str, target: &Uri) -> bool {
             || host == name
             || !name.is_empty() && host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'))
     })
+}
+
+/// Whether a host is an address in a block of them; `None` if one of the three is none.
+fn is_within(host: &str, network: &str, bits: &str) -> Option<bool> {
+    let (host, network) = (host.parse::<IpAddr>().ok()?, network.parse::<IpAddr>().ok()?);
+    let bits: u32 = bits.parse().ok()?;
+    match (host, network) {
+        (IpAddr::V4(host), IpAddr::V4(network)) => Some(
+            (host.to_bits() ^ network.to_bits())
+                .checked_shr(32_u32.checked_sub(bits)?)
+                .unwrap_or(0)
+                == 0,
+        ),
+        (IpAddr::V6(host), IpAddr::V6(network)) => Some(
+            (host.to_bits() ^ network.to_bits())
+                .checked_shr(128_u32.checked_sub(bits)?)
+                .unwrap_or(0)
+                == 0,
+        ),
+        _ => Some(false),
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +168,15 @@ mod tests {
             ("::1", "http://[::1]:8080", true),
             ("[::1]:8080", "http://[::1]:8080", true),
             ("localhost", "http://localhost", true),
+            ("127.0.0.0/8", "http://127.1.2.3", true),
+            ("127.0.0.0/8", "http://128.1.2.3", false),
+            ("0.0.0.0/0", "http://128.1.2.3", true),
+            ("10.1.2.3/32", "http://10.1.2.3", true),
+            ("10.1.2.3/32", "http://10.1.2.2", false),
+            ("10.0.0.0/33", "http://10.0.0.0", false),
+            ("fd00::/8", "http://[fd12::1]", true),
+            ("fd00::/8", "http://10.0.0.1", false),
+            ("10.0.0.0/8", "http://name", false),
         ] {
             assert_eq!(bypasses(list, &target.parse().unwrap()), bypass, "{list} {target}");
         }

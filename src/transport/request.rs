@@ -55,8 +55,8 @@ impl Head {
         if let Some(tracks) = options.tracks_exposure {
             headers.insert(EXPOSURE_TRACK, track(tracks));
         }
-        if !options.flag_keys.is_empty() {
-            headers.insert(FLAG_KEYS, flag_keys(&options.flag_keys));
+        if let keys @ [_, ..] = options.flag_keys.as_slice() {
+            headers.insert(FLAG_KEYS, flag_keys(keys));
         }
         request
     }
@@ -116,8 +116,8 @@ mod tests {
             (&["flag-a", "flag-b"][..], "WyJmbGFnLWEiLCJmbGFnLWIiXQ"),
             (&["a", "é"][..], "WyJhIiwiw6kiXQ"),
         ] {
-            let flag_keys = keys.iter().map(|key| (*key).to_owned()).collect();
-            let options = FetchOptions { flag_keys, ..FetchOptions::default() };
+            let mut options = FetchOptions::default();
+            keys.iter().for_each(|key| options.flag_keys.add(key).unwrap());
             assert_eq!(header(&options, "x-amp-exp-flag-keys").as_deref(), Some(value));
         }
     }

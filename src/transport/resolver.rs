@@ -7,7 +7,8 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use crate::cancel::Bell;
 use crate::logger::{Level, Logger};
 use crate::metrics::Metrics;
 use crate::sync::Mutex;
-use crate::sys;
+use crate::sys::{self, Lookup};
 
 /// Threads of one client that may be inside getaddrinfo at once, those left behind included.
 pub const MAX_LOOKUPS: usize = 4;
@@ -27,9 +28,6 @@ const FRESH_FOR: Duration = Duration::from_secs(60);
 
 /// Enough for getaddrinfo with every module that nsswitch.conf may load.
 const STACK_BYTES: usize = 512 << 10;
-
-/// Looks a name up; blocks as long as it likes.
-pub type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
 #[derive(Debug, Default)]
 struct Host {
@@ -63,17 +61,8 @@ impl std::fmt::Debug for Resolver {
 }
 
 impl Resolver {
-    /// Asks the operating system.
-    pub fn new(metrics: Arc<Metrics>, logger: Arc<Logger>) -> Arc<Self> {
-        Resolver::with_lookup(Arc::new(ask_system), metrics, logger)
-    }
-
-    /// Asks `lookup` instead.
-    pub fn with_lookup(
-        lookup: Arc<Lookup>,
-        metrics: Arc<Metrics>,
-        logger: Arc<Logger>,
-    ) -> Arc<Self> {
+    /// Asks `lookup`.
+    pub fn new(lookup: Arc<Lookup>, metrics: Arc<Metrics>, logger: Arc<Logger>) -> Arc<Self> {
         Arc::new(Resolver { state: Mutex::default(), lookup, metrics, logger })
     }
 
@@ -154,7 +143,9 @@ impl Resolver {
         self.metrics.lookups.increment();
         let (resolver, name) = (Arc::clone(self), host.to_owned());
         let thread = sys::spawn("exp-resolve", STACK_BYTES, move || {
-            let found = (resolver.lookup)(&name);
+            // The others are not to wait for a thread that is gone.
+            let found = catch_unwind(AssertUnwindSafe(|| (resolver.lookup)(&name)))
+                .unwrap_or_else(|_| Err(io::Error::other("the lookup panicked")));
             resolver.finish(&name, number, found);
         });
         if let Err(error) = thread {
@@ -237,19 +228,6 @@ fn keep_order(addresses: &mut [IpAddr], first: Option<&IpAddr>) {
     }
 }
 
-fn ask_system(host: &str) -> io::Result<Vec<IpAddr>> {
-    let mut addresses: Vec<IpAddr> = Vec::new();
-    for address in (host, 0).to_socket_addrs()? {
-        if !addresses.contains(&address.ip()) {
-            addresses.push(address.ip());
-        }
-    }
-    if addresses.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
-    }
-    Ok(addresses)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -268,7 +246,7 @@ mod tests {
     ) -> (Arc<Resolver>, Arc<Metrics>) {
         let metrics = Arc::new(Metrics::default());
         let logger = Arc::new(Logger::default());
-        (Resolver::with_lookup(Arc::new(lookup), Arc::clone(&metrics), logger), metrics)
+        (Resolver::new(Arc::new(lookup), Arc::clone(&metrics), logger), metrics)
     }
 
     fn control(millis: u64) -> Arc<Control> {

@@ -1,15 +1,17 @@
 //! The answer: its status, whether its framing leaves doubts, and its body within the limit.
 
-use std::io::Read;
+use std::io::{self, Read};
 
+use flate2::read::MultiGzDecoder;
 use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, RETRY_AFTER, TRANSFER_ENCODING,
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, RETRY_AFTER,
+    TRANSFER_ENCODING,
 };
-use ureq::Body;
+use http::{Response, Version};
+use ureq::{Body, BodyReader};
 
 use super::control::Control;
 use super::failure::Failure;
-use crate::metrics::CloseReason;
 use crate::retry;
 use crate::timings::Phase;
 
@@ -19,56 +21,99 @@ const DRAINED_BYTES: u64 = 8 << 10;
 /// What is reserved for a body that does not say how long it is.
 const FIRST_BYTES: usize = 4 << 10;
 
+/// The most that is made room for, read or decompressed before the deadline is looked at again. A
+/// body that says it is longer has to prove it.
+const STEP_BYTES: usize = 256 << 10;
+
 /// Reads the answer to its end. Whatever is left of it when this fails goes with its connection.
 pub fn read(
-    response: http::Response<Body>,
+    response: &mut Response<Body>,
     max_bytes: u64,
     control: &Control,
 ) -> Result<Vec<u8>, Failure> {
     control.enter(Phase::Body);
-    control.set_close_reason(CloseReason::Peer); // unless something goes wrong from here on
-    let (parts, mut body) = response.into_parts();
-    let status = parts.status.as_u16();
+    let status = response.status().as_u16();
     if status != 200 {
-        drain(&mut body, control);
-        let date = text(&parts.headers, DATE);
+        drain(response.body_mut(), control);
+        let headers = response.headers();
+        let date = text(headers, DATE);
         let retry_after =
-            text(&parts.headers, RETRY_AFTER).and_then(|value| retry::retry_after(value, date));
+            text(headers, RETRY_AFTER).and_then(|value| retry::retry_after(value, date));
         return Err(Failure::Status { code: status, retry_after });
     }
-    if let Some(encoding) = text(&parts.headers, CONTENT_ENCODING)
-        && !encoding.eq_ignore_ascii_case("identity")
-    {
-        return Err(Failure::Answer("it is encoded in another way than the gzip that was offered"));
-    }
-    let length = text(&parts.headers, CONTENT_LENGTH).and_then(|value| value.parse().ok());
-    let result = read_body(&mut body, length, max_bytes);
-    if result.is_err() {
-        control.set_close_reason(CloseReason::Failed);
-    }
-    result
-}
-
-fn read_body(body: &mut Body, length: Option<u64>, max_bytes: u64) -> Result<Vec<u8>, Failure> {
-    if length.is_some_and(|length| length > max_bytes) {
+    let is_gzip = is_gzip(response.headers())?;
+    let length = text(response.headers(), CONTENT_LENGTH).and_then(|value| value.parse().ok());
+    // Packed, a body may be longer than what comes of it.
+    if !is_gzip && length.is_some_and(|length: u64| length > max_bytes) {
         return Err(Failure::TooLarge);
     }
-    // One more than the body has, so that its end is seen without growing.
-    let expected = length.map_or(FIRST_BYTES, |length| length as usize + 1);
-    let mut reader = body.with_config().limit(max_bytes).reader();
+    let mut wire = Wire { body: response.body_mut().with_config().reader(), failure: None };
+    let read = if is_gzip {
+        read_all(MultiGzDecoder::new(&mut wire), FIRST_BYTES, max_bytes, control)
+    } else {
+        let expected = length.map_or(FIRST_BYTES, |length| length as usize);
+        read_all(&mut wire, expected, max_bytes, control)
+    };
+    match (read, wire.failure) {
+        (Err(_), Some(error)) => Err(Failure::Exchange(error.into())),
+        (read, _) => read,
+    }
+}
+
+/// ureq could unpack by itself, but would take the headers away that tell how a body is framed.
+fn is_gzip(headers: &HeaderMap) -> Result<bool, Failure> {
+    match text(headers, CONTENT_ENCODING).map(str::to_ascii_lowercase).as_deref() {
+        None | Some("identity") => Ok(false),
+        Some("gzip" | "x-gzip") => Ok(true),
+        Some(_) => {
+            Err(Failure::Answer("it is encoded in another way than the gzip that was offered"))
+        }
+    }
+}
+
+/// The body as it comes over the wire. Keeps the error that ended it, so that a broken connection
+/// is not taken for damaged data.
+struct Wire<'a> {
+    body: BodyReader<'a>,
+    failure: Option<io::Error>,
+}
+
+impl Read for Wire<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.body.read(into).map_err(|error| {
+            let kind = error.kind();
+            self.failure = Some(error);
+            kind.into()
+        })
+    }
+}
+
+fn read_all(
+    mut from: impl Read,
+    expected: usize,
+    max_bytes: u64,
+    control: &Control,
+) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let mut filled = 0;
     loop {
         if filled == bytes.len() {
-            let more = if filled == 0 { expected } else { filled };
+            // One more than is expected, so that the end is seen without growing.
+            let more = if filled <= expected { expected + 1 - filled } else { filled };
+            let more = more.min(STEP_BYTES);
             bytes.try_reserve(more).map_err(|_| Failure::OutOfMemory)?;
             bytes.resize(filled + more, 0);
         }
-        match reader.read(&mut bytes[filled..]) {
+        match from.read(&mut bytes[filled..]) {
             Ok(0) => break,
             Ok(amount) => filled += amount,
-            Err(error) => return Err(Failure::Exchange(error.into())),
+            Err(_) => return Err(Failure::Answer("its gzip data is damaged or cut")),
         }
+        if filled as u64 > max_bytes {
+            return Err(Failure::TooLarge);
+        }
+        // Unpacking goes on for long without a look at the socket.
+        control.check(false).map_err(|error| Failure::Exchange(error.into()))?;
     }
     bytes.truncate(filled);
     Ok(bytes)
@@ -93,6 +138,19 @@ pub fn is_framed_once(headers: &HeaderMap) -> bool {
         (0, Some(coding), None) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
         _ => false,
     }
+}
+
+/// Whether the service has said that it ends the connection after this answer, or tells the end of
+/// the body by nothing else.
+pub fn is_last(response: &Response<Body>) -> bool {
+    let headers = response.headers();
+    let says = |option: &str| {
+        let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|it| it.trim().eq_ignore_ascii_case(option))
+    };
+    let is_open_ended =
+        !headers.contains_key(CONTENT_LENGTH) && !headers.contains_key(TRANSFER_ENCODING);
+    says("close") || is_open_ended || response.version() == Version::HTTP_10 && !says("keep-alive")
 }
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {

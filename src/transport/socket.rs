@@ -18,8 +18,9 @@ use crate::sys::{Enlisted, Interest};
 /// Room for what the peer sends. An answer's head must fit.
 pub const INPUT_BYTES: usize = 16 << 10;
 
-/// Room for what is to be sent, beyond what is held back already.
-pub const OUTPUT_BYTES: usize = 8 << 10;
+/// Room for what is to be sent, beyond what is held back already. The longest header must fit: ureq
+/// writes none in pieces (`FlagKeys::MAX_BYTES` in base64, and its name).
+pub const OUTPUT_BYTES: usize = 12 << 10;
 
 /// Held-back bytes from which on they are sent without waiting for more.
 const SEND_AT_BYTES: usize = 16 << 10;
@@ -54,16 +55,12 @@ impl Socket {
             }
         }
         self.buffers.held_back = 0;
-        self.control.sent_all();
         Ok(())
     }
 
     fn read(&mut self) -> io::Result<usize> {
-        // In the middle of a body the next bytes are probably there; before it, they are not.
-        match self.control.is_patient() {
-            true if self.control.is_reading_body() => self.control.check(false)?,
-            true => self.wait(Interest::Readable)?,
-            false => {}
+        if self.control.before_read()? {
+            self.wait(Interest::Readable)?;
         }
         loop {
             match self.stream.read(self.buffers.input_append_buf()) {
@@ -109,6 +106,7 @@ impl Transport for Socket {
 
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
         self.flush()?;
+        self.control.sent_all();
         let amount = self.read()?;
         self.buffers.input_appended(amount);
         Ok(amount > 0)

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::error::Error;
@@ -28,6 +30,12 @@ fn read_authorities(path: &str) -> Result<Vec<Certificate<'static>>, Error> {
     }
     if authorities.is_empty() {
         return Err(refuse("it holds no certificate".to_owned()));
+    }
+    // Those that cannot be parsed are passed over later; without any other, nobody is trusted.
+    let ders = authorities.iter().map(|authority| CertificateDer::from(authority.der()));
+    let (usable, _) = RootCertStore::empty().add_parsable_certificates(ders);
+    if usable == 0 {
+        return Err(refuse("none of its certificates can be used".to_owned()));
     }
     Ok(authorities)
 }

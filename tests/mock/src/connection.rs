@@ -169,8 +169,8 @@ impl Connection {
         Err(End::Gone)
     }
 
-    /// Reads what has come already: closed over unread bytes, a socket sends a reset, and the peer
-    /// may lose an answer that it has not read yet.
+    /// Reads what has come already: closed over unread bytes, a socket sends a reset after its FIN,
+    /// and on some systems the peer then loses an answer that it has not read yet.
     fn finish(&mut self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)?;
         self.socket.set_nonblocking(true)?;

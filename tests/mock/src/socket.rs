@@ -32,9 +32,17 @@ pub(crate) fn watch(socket: &TcpStream, known: bool, until: Option<Instant>) -> 
 
 /// How the peers of all these connections are, at this moment.
 pub(crate) fn look<'a>(sockets: impl Iterator<Item = &'a TcpStream>) -> io::Result<Vec<Peer>> {
-    let mut watched: Vec<_> = sockets.map(|socket| watched(socket, FINISHED)).collect();
+    let settled = sockets.inspect(|socket| settle(socket));
+    let mut watched: Vec<_> = settled.map(|socket| watched(socket, FINISHED)).collect();
     poll(&mut watched, Some(Instant::now()))?;
     Ok(watched.iter().map(peer).collect())
+}
+
+/// A FIN that comes while a thread of ours is inside a call on the socket is put aside until that
+/// call lets go of it. To set any option is to wait for that.
+fn settle(socket: &TcpStream) {
+    // Fails if the peer is gone, which is seen next.
+    let _ = socket.set_nodelay(true);
 }
 
 fn watched(socket: &TcpStream, events: i16) -> libc::pollfd {

@@ -107,10 +107,10 @@ fn a_connection_that_the_script_ends_is_not_open() {
 #[test]
 fn one_connection_after_the_other_is_one_at_once() {
     let service = MockService::start(Script::service());
-    for _ in 0..300 {
+    for _ in 0..100 {
         Client::of(&service).post(USER).response();
     }
-    assert_eq!((service.connections_accepted(), service.connections_open_max()), (300, 1));
+    assert_eq!((service.connections_accepted(), service.connections_open_max()), (100, 1));
     let clients: Vec<_> = (0..5).map(|_| Client::of(&service)).collect();
     assert!(service.wait_until(PATIENCE, |record| record.connections_open == 5));
     drop(clients);

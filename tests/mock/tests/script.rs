@@ -94,6 +94,9 @@ fn close_ends_with_a_fin_although_input_is_unread() {
     // In one write, so that all of the body is there before the answer is.
     let answer = client.post(&"x".repeat(20_000)).rest();
     assert_eq!(answer, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n");
+    service.stop();
+    let error = client.0.take_error().expect("the socket can be asked");
+    assert!(error.is_none(), "{error:?}");
 }
 
 #[test]

@@ -1,0 +1,99 @@
+# libexperiment on Linux. `make help` lists what there is to ask for.
+#
+# Honoured: CC, CARGO, CARGO_TARGET_DIR, RUSTFLAGS, LDFLAGS; PREFIX, LIBDIR, INCLUDEDIR, DESTDIR.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+
+VERSION := $(shell packaging/version)
+SONAME := libexperiment.so.$(firstword $(subst ., ,$(VERSION)))
+C_SOURCES = $(wildcard tests/c/*.[ch] examples/c/*.[ch] packaging/*/*.[ch])
+MOCK_SERVICE = $(shell $(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/mock-service
+
+# Only `make header` writes the header; for everything else, one that is not what src/ffi makes is an
+# error.
+export EXPERIMENT_HEADER_FROZEN := 1
+export CARGO
+# Make's own default is none of the user's: to build scripts it would be a change, and all be built anew.
+ifneq ($(origin CC),default)
+export CC
+endif
+
+.NOTPARALLEL:
+.PHONY: help toolchain build demo test check lint fmt header msrv install clean
+.PHONY: test-rust test-library test-examples mock-service tools
+
+help: ## lists these targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
+
+toolchain: ## looks for every tool that is needed; as root installs those that Debian has
+	@packaging/toolchain --install
+
+tools:
+	@packaging/toolchain --build
+
+build: tools ## the library, shared and static, and its pkg-config file, in build/
+	@packaging/build-library
+
+demo: build mock-service ## fetches for two users from a mock of the service, then from one that stalls
+	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh
+
+test: toolchain build test-rust test-library test-examples ## everything that can be tested
+
+test-rust:
+	$(CARGO) test --locked --workspace --features test-panic
+
+# What is shipped: how it is linked, and the tests in C with it, under valgrind too.
+test-library: build
+	@packaging/check-library
+	@packaging/check-panics
+	EXPERIMENT_BUILD=$(CURDIR)/build $(CARGO) test --locked --test library
+	EXPERIMENT_BUILD=$(CURDIR)/build EXPERIMENT_VALGRIND=1 $(CARGO) test --locked --test library
+
+test-examples: build mock-service
+	@MOCK_SERVICE=$(MOCK_SERVICE) examples/test.sh
+
+mock-service:
+	@$(CARGO) build --locked --quiet --package mock-service
+
+check: build lint ## the quick part: build, unit tests, lints, the header as it should be
+	$(CARGO) test --locked --lib
+	@packaging/check-library
+
+lint: ## what the linters say; a warning is an error
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- --deny warnings
+	clang-format --dry-run --Werror $(C_SOURCES)
+
+fmt: ## formats Rust and C
+	$(CARGO) fmt --all
+	clang-format -i $(C_SOURCES)
+
+header: ## makes include/experiment.h and packaging/symbols.txt anew, from src/ffi
+	touch build.rs
+	EXPERIMENT_HEADER_FROZEN=0 $(CARGO) check --locked --lib
+	git diff --stat -- include packaging/symbols.txt
+
+msrv: ## runs the tests with the oldest Rust that Cargo.toml names; rustup must have it
+	packaging/msrv
+
+install: ## what was built, to $(DESTDIR)$(PREFIX)
+	@test -e build/libexperiment.so || { echo 'nothing is built yet: run `make build`' >&2; exit 1; }
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)
+	install -m 644 include/experiment.h $(DESTDIR)$(INCLUDEDIR)/
+	install -m 644 build/libexperiment.a $(DESTDIR)$(LIBDIR)/
+	install -m 755 build/libexperiment.so.$(VERSION) $(DESTDIR)$(LIBDIR)/
+	ln -sf libexperiment.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libexperiment.so
+	sed -e 's|^libdir=.*|libdir=$(LIBDIR)|' -e 's|^includedir=.*|includedir=$(INCLUDEDIR)|' \
+		build/experiment.pc >$(DESTDIR)$(LIBDIR)/pkgconfig/experiment.pc
+
+clean: ## removes what was built
+	$(CARGO) clean
+	rm -rf build

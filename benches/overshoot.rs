@@ -1,0 +1,162 @@
+//! How long after its bound a fetch is back, for each way to keep it: `cargo bench --bench
+//! overshoot`. Idle, and with 64 threads fetching at once beside two processes that only spin.
+//!
+//! Prints a table, in milliseconds; names on the command line choose the kinds that hold them.
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::any::Any;
+use std::net::Ipv4Addr;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use experiment::config::Config;
+use experiment::model::User;
+use experiment::options::FetchOptions;
+use mock_service::{Answer, BlackHole, MockService, Script};
+use support::net::Dropping;
+use support::proxy::{Conduct, Proxy};
+use support::tls::{Authority, NAMES, stalling_after};
+use support::{bounded, client, large_user, stall};
+
+const THREADS: usize = 64;
+
+/// One way to keep a fetch, set up: what holds it, how to get there, and whom to fetch for.
+struct Kind {
+    name: String,
+    bound: Duration,
+    settings: Config,
+    user: User,
+    /// Goes with it.
+    keeps: Box<dyn Any + Sync>,
+}
+
+const BOUND: Duration = Duration::from_millis(100);
+
+fn kind(name: &str, mut settings: Config, keeps: impl Any + Sync) -> Kind {
+    settings.set_connection_pool_max_size(THREADS as u32).unwrap();
+    settings.set_max_response_bytes(1 << 30).unwrap();
+    Kind {
+        name: name.to_owned(),
+        bound: BOUND,
+        settings,
+        user: User::new(),
+        keeps: Box::new(keeps),
+    }
+}
+
+fn kinds() -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for stall in stall::all() {
+        let service = MockService::start(stall.script);
+        let mut kind = kind(stall.name, bounded(&service.url(), BOUND), service);
+        kind.user = large_user(stall.user_bytes);
+        kinds.push(kind);
+    }
+    let hole = BlackHole::open();
+    kinds.push(kind("full backlog", bounded(&hole.url(), BOUND), hole));
+    let dropping = Dropping::listen((Ipv4Addr::LOCALHOST, 0).into());
+    let url = format!("http://{}", dropping.address());
+    kinds.push(kind("dropped packets", bounded(&url, BOUND), dropping));
+    let mut settings = bounded("http://name.test", BOUND);
+    settings.set_lookup(Arc::new(|_| {
+        loop {
+            std::thread::park();
+        }
+    }));
+    kinds.push(kind("hung lookup", settings, ()));
+    let authority = Authority::new();
+    for records in [0, 1, 2] {
+        let server = authority.certify(&NAMES).server_config(&[&rustls::version::TLS13]);
+        let address = stalling_after(Arc::new(server), records);
+        let mut settings = bounded(&format!("https://{address}"), BOUND);
+        settings.set_ca_file(authority.file()).unwrap();
+        kinds.push(kind(&format!("TLS after {records} records"), settings, ()));
+    }
+    for (name, conduct) in [
+        ("silent proxy", Conduct::Silence),
+        ("dripping proxy", Conduct::Drip("HTTP/1.1 200 OK\r\nX: x", Duration::from_millis(10))),
+    ] {
+        let proxy = Proxy::start(conduct);
+        let mut settings = bounded("http://127.0.0.1:1", BOUND);
+        settings.set_proxy_url(&proxy.url()).unwrap();
+        kinds.push(kind(name, settings, proxy));
+    }
+    // 5 MB of JSON that arrives at once and takes longer to decode than there is time for.
+    let payload = format!(r#"{{"text":"{}","list":[{}0]}}"#, "é".repeat(1000), "12,".repeat(1000));
+    let variants: Vec<_> = (0..1000)
+        .map(|i| format!(r#""flag-{i}":{{"key":"on","value":"on","payload":{payload}}}"#))
+        .collect();
+    let body = format!("{{{}}}", variants.join(","));
+    let service = Arc::new(MockService::start(Script::answers([Answer::json(200, body)])));
+    for millis in [5, 8, 12] {
+        let bound = Duration::from_millis(millis);
+        let settings = bounded(&service.url(), bound);
+        let name = format!("5 MB of JSON in {millis} ms");
+        kinds.push(Kind { bound, ..kind(&name, settings, Arc::clone(&service)) });
+    }
+    kinds
+}
+
+/// The overshoots of so many fetches on so many threads; what was answered in time is left out.
+fn overshoots(kind: &Kind, threads: usize, fetches: usize) -> Vec<Duration> {
+    let client = client(&kind.settings);
+    std::thread::scope(|scope| {
+        let run = || {
+            let fetch = |_| {
+                let began = Instant::now();
+                let result = client.fetch(&kind.user, &FetchOptions::default()).result;
+                result.is_err().then(|| began.elapsed().saturating_sub(kind.bound))
+            };
+            (0..fetches).filter_map(fetch).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        all.into_iter().flat_map(|one| one.join().unwrap()).collect()
+    })
+}
+
+fn figures(mut overshoots: Vec<Duration>) -> String {
+    overshoots.sort();
+    let millis = |duration: Option<&Duration>| {
+        duration.map_or_else(|| "-".to_owned(), |it| format!("{:.2}", it.as_secs_f64() * 1e3))
+    };
+    let (p50, max) = (overshoots.get(overshoots.len() / 2), overshoots.last());
+    format!("{:>9} {:>9} {:>6}", millis(p50), millis(max), overshoots.len())
+}
+
+/// Ends its process when it is dropped.
+struct Spinning(Child);
+
+impl Spinning {
+    fn start() -> Spinning {
+        Spinning(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+    }
+}
+
+impl Drop for Spinning {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with("--")).collect();
+    println!(
+        "{:32} {:>9} {:>9} {:>6}   {:>9} {:>9} {:>6}",
+        "", "idle p50", "max", "n", "busy p50", "max", "n"
+    );
+    for kind in kinds() {
+        if !wanted.is_empty() && !wanted.iter().any(|name| kind.name.contains(name.as_str())) {
+            continue;
+        }
+        let idle = overshoots(&kind, 1, 20);
+        let spinning = [Spinning::start(), Spinning::start()];
+        let busy = overshoots(&kind, THREADS, 3);
+        drop(spinning);
+        println!("{:32} {}   {}", kind.name, figures(idle), figures(busy));
+        drop(kind.keeps);
+    }
+}

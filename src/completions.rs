@@ -1,0 +1,83 @@
+//! Where finished asynchronous fetches wait for a host that polls, so that no thread of ours ever
+//! enters it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::deadline::Deadline;
+use crate::pending::Pending;
+use crate::sync::{Condvar, Mutex};
+use crate::sys::{self, Signal};
+
+/// A queue with a descriptor that is readable while there is something in it.
+#[derive(Debug)]
+pub struct Completions {
+    /// The process it was made in.
+    generation: u64,
+    finished: Mutex<VecDeque<Arc<Pending>>>,
+    arrived: Condvar,
+    signal: Signal,
+}
+
+impl Completions {
+    /// Takes a descriptor.
+    pub fn new() -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Completions {
+            generation: sys::fork_generation(),
+            finished: Mutex::default(),
+            arrived: Condvar::new(),
+            signal: Signal::new()?,
+        }))
+    }
+
+    /// Whether this process was forked from the one it was made in. The queue is dead then: its
+    /// descriptor is the parent's too, and nothing more will come.
+    pub fn is_inherited(&self) -> bool {
+        self.generation != sys::fork_generation()
+    }
+
+    pub fn push(&self, pending: Arc<Pending>) {
+        let mut finished = self.finished.lock();
+        finished.push_back(pending);
+        // Under the lock, so that the descriptor always says what the queue holds.
+        if finished.len() == 1 {
+            self.signal.raise();
+        }
+        drop(finished);
+        self.arrived.notify_one();
+    }
+
+    /// The fetch that finished first, if any is there.
+    pub fn next(&self) -> Option<Arc<Pending>> {
+        if self.is_inherited() {
+            return None;
+        }
+        let mut finished = self.finished.lock();
+        let pending = finished.pop_front();
+        if pending.is_some() && finished.is_empty() {
+            self.signal.clear();
+        }
+        pending
+    }
+
+    /// Waits until something is there; false if `until` comes first.
+    pub fn wait(&self, until: Deadline) -> bool {
+        let mut finished = self.finished.lock();
+        while finished.is_empty() {
+            finished = match until.instant() {
+                None => self.arrived.wait(finished),
+                Some(instant) if instant <= Instant::now() => return false,
+                Some(instant) => self.arrived.wait_until(finished, instant),
+            };
+        }
+        true
+    }
+
+    /// What to poll for reading. Never read from it.
+    pub fn fd(&self) -> RawFd {
+        self.signal.fd()
+    }
+}

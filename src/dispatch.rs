@@ -1,0 +1,325 @@
+//! Who runs next: the pool's line, and beside it the asynchronous fetches that wait in it, pause
+//! between two attempts, or have come to their end and must be delivered.
+//!
+//! A state machine like the pool, which it owns: events come with the time, nothing here waits,
+//! locks or wakes. A fetch that is pending is in exactly one place:
+//!
+//! ```text
+//! submit ──▶ in line ──▶ runnable ──▶ (a worker has it) ──▶ decided ──▶ (delivered)
+//!              ▲  └──────────────────────────▲ │                 ▲
+//!              │                     pausing ◀┘ └────────────────┘
+//!              └────────────────────────┘
+//! ```
+//!
+//! `P` is the handle of a pending fetch; what is in it does not matter here.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::cancel::Bell;
+use crate::deadline::Deadline;
+use crate::error::Error;
+use crate::fetch::{Fetch, Refusal, Step};
+use crate::model::Variants;
+use crate::pool::{Answer, Lease, Pool, Snapshot, Ticket, Waiter};
+
+/// Names a pending fetch.
+pub type Id = u64;
+
+/// Whom a decision of the pool concerns.
+#[derive(Debug)]
+pub enum Waker {
+    /// A thread of the host, parked on its bell.
+    Thread(Arc<Bell>),
+    /// An asynchronous fetch.
+    Task(Id),
+}
+
+/// A fetch whose connection is leased; a worker is to make the exchange.
+#[derive(Debug)]
+pub struct Run<P> {
+    pub id: Id,
+    pub pending: P,
+    pub fetch: Fetch,
+    pub lease: Lease,
+}
+
+/// A fetch that has ended; someone is to be told.
+#[derive(Debug)]
+pub struct Decided<P> {
+    pub pending: P,
+    pub fetch: Fetch,
+    pub result: Result<Variants, Error>,
+}
+
+#[derive(Debug)]
+struct Waiting<P> {
+    pending: P,
+    fetch: Fetch,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    InLine(Ticket),
+    Pausing(Instant),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Dispatch<P> {
+    pool: Pool<Waker>,
+    last_id: Id,
+    waiting: BTreeMap<Id, Waiting<P>>,
+    pauses: BTreeSet<(Instant, Id)>,
+    runnable: VecDeque<Run<P>>,
+    decided: VecDeque<Decided<P>>,
+    /// Submitted and not delivered.
+    pending: usize,
+    closed: bool,
+}
+
+impl<P> Dispatch<P> {
+    pub fn new(size: NonZeroUsize) -> Self {
+        Dispatch {
+            pool: Pool::new(size),
+            last_id: 0,
+            waiting: BTreeMap::new(),
+            pauses: BTreeSet::new(),
+            runnable: VecDeque::new(),
+            decided: VecDeque::new(),
+            pending: 0,
+            closed: false,
+        }
+    }
+
+    // What threads of the host do, which run their fetches themselves.
+
+    /// Asks for a slot, for a thread. See [`Pool::acquire`].
+    pub fn acquire(
+        &mut self,
+        now: Instant,
+        until: Deadline,
+        bell: impl FnOnce() -> Arc<Bell>,
+    ) -> Answer {
+        self.pool.acquire(now, until, Waiter::Thread, || Waker::Thread(bell()))
+    }
+
+    pub fn collect(&mut self, ticket: Ticket) -> Answer {
+        self.pool.collect(ticket)
+    }
+
+    #[must_use = "these bells must be rung"]
+    pub fn withdraw(&mut self, now: Instant, ticket: Ticket) -> Vec<Arc<Bell>> {
+        let woken = self.pool.withdraw(now, ticket);
+        self.settle(now, woken)
+    }
+
+    // What happens to leases, whoever has them.
+
+    /// Gives a slot back. See [`Pool::release`].
+    #[must_use = "these bells must be rung"]
+    pub fn release(&mut self, now: Instant, lease: Lease, warm: bool) -> Vec<Arc<Bell>> {
+        let woken = self.pool.release(now, lease, warm);
+        self.settle(now, woken)
+    }
+
+    pub fn reap(&mut self, now: Instant, idle_for: Duration) -> Vec<usize> {
+        self.pool.reap(now, idle_for)
+    }
+
+    // What happens to asynchronous fetches.
+
+    /// Takes a fetch in, at its first step.
+    pub fn submit(&mut self, now: Instant, pending: P, fetch: Fetch, step: Step) -> Id {
+        self.last_id += 1;
+        self.pending += 1;
+        self.go_on(now, self.last_id, pending, fetch, step);
+        self.last_id
+    }
+
+    /// Goes on with a fetch that nobody else has, as its step says.
+    pub fn go_on(&mut self, now: Instant, id: Id, pending: P, mut fetch: Fetch, mut step: Step) {
+        loop {
+            let until = match step {
+                Step::Attempt { until } => until,
+                Step::Pause { .. } if self.closed => {
+                    step = fetch.stopped(Error::closed(), now);
+                    continue;
+                }
+                Step::Pause { until } => {
+                    self.pauses.insert((until, id));
+                    let place = Place::Pausing(until);
+                    self.waiting.insert(id, Waiting { pending, fetch, place });
+                    return;
+                }
+                Step::Done(result) => {
+                    self.decided.push_back(Decided { pending, fetch, result });
+                    return;
+                }
+            };
+            let refusal = match self.pool.acquire(now, until, Waiter::Task, || Waker::Task(id)) {
+                Answer::Leased(lease) => {
+                    self.runnable.push_back(Run { id, pending, fetch, lease });
+                    return;
+                }
+                Answer::Waiting(ticket) => {
+                    let place = Place::InLine(ticket);
+                    self.waiting.insert(id, Waiting { pending, fetch, place });
+                    return;
+                }
+                Answer::Expired(snapshot) => Refusal::Expired(snapshot),
+                Answer::Closed => Refusal::Failed(Error::closed()),
+            };
+            step = fetch.refused(refusal, now);
+        }
+    }
+
+    /// Ends a fetch that waits. One that a worker has, or that has ended, is left alone.
+    #[must_use = "these bells must be rung"]
+    pub fn cancel(&mut self, now: Instant, id: Id) -> Vec<Arc<Bell>> {
+        let Some(Waiting { pending, mut fetch, place }) = self.waiting.remove(&id) else {
+            return Vec::new();
+        };
+        let (step, woken) = match place {
+            Place::InLine(ticket) => {
+                let woken = self.pool.withdraw(now, ticket);
+                (fetch.refused(Refusal::Failed(Error::canceled()), now), woken)
+            }
+            Place::Pausing(until) => {
+                self.pauses.remove(&(until, id));
+                (fetch.stopped(Error::canceled(), now), Vec::new())
+            }
+        };
+        self.go_on(now, id, pending, fetch, step);
+        self.settle(now, woken)
+    }
+
+    /// Time has passed: decides what is overdue, and ends the pauses that are over.
+    #[must_use = "these bells must be rung"]
+    pub fn advance(&mut self, now: Instant) -> Vec<Arc<Bell>> {
+        let woken = self.pool.expire(now);
+        let bells = self.settle(now, woken);
+        while let Some(&(until, id)) = self.pauses.first()
+            && until <= now
+        {
+            self.pauses.pop_first();
+            if let Some(Waiting { pending, mut fetch, .. }) = self.waiting.remove(&id) {
+                let step = fetch.resumed(now);
+                self.go_on(now, id, pending, fetch, step);
+            }
+        }
+        bells
+    }
+
+    /// When `advance` is next needed.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let pause = self.pauses.first().map(|&(until, _)| until);
+        match (self.pool.next_deadline(), pause) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Ends all that wait; what is leased comes back by itself.
+    #[must_use = "these bells must be rung"]
+    pub fn close(&mut self, now: Instant) -> Vec<Arc<Bell>> {
+        self.closed = true;
+        let woken = self.pool.close(now);
+        let bells = self.settle(now, woken);
+        while let Some((_, id)) = self.pauses.pop_first() {
+            if let Some(Waiting { pending, mut fetch, .. }) = self.waiting.remove(&id) {
+                let step = fetch.stopped(Error::closed(), now);
+                self.go_on(now, id, pending, fetch, step);
+            }
+        }
+        bells
+    }
+
+    // What workers do, and whoever delivers.
+
+    /// One more worker has nothing to do.
+    #[must_use = "these bells must be rung"]
+    pub fn worker_ready(&mut self, now: Instant) -> Vec<Arc<Bell>> {
+        let woken = self.pool.worker_ready(now);
+        self.settle(now, woken)
+    }
+
+    /// The next exchange to make.
+    pub fn next_run(&mut self) -> Option<Run<P>> {
+        self.runnable.pop_front()
+    }
+
+    /// The next outcome to deliver.
+    pub fn next_decided(&mut self) -> Option<Decided<P>> {
+        self.decided.pop_front()
+    }
+
+    /// An outcome has been delivered, by whomever.
+    pub fn delivered(&mut self) {
+        self.pending -= 1;
+    }
+
+    pub fn has_runnable(&self) -> bool {
+        !self.runnable.is_empty()
+    }
+
+    pub fn has_decided(&self) -> bool {
+        !self.decided.is_empty()
+    }
+
+    /// Fetches that were submitted and not delivered yet.
+    pub fn pending(&self) -> usize {
+        self.pending
+    }
+
+    /// Whether nothing will ever be left to do.
+    pub fn is_over(&self) -> bool {
+        self.closed && self.pending == 0
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    pub fn snapshot(&self, now: Instant) -> Snapshot {
+        self.pool.snapshot(now)
+    }
+
+    /// Does for tasks what their owners would do when woken, and leaves the threads' bells.
+    fn settle(&mut self, now: Instant, woken: Vec<Waker>) -> Vec<Arc<Bell>> {
+        let mut bells = Vec::new();
+        for waker in woken {
+            match waker {
+                Waker::Thread(bell) => bells.push(bell),
+                Waker::Task(id) => self.settle_task(now, id),
+            }
+        }
+        bells
+    }
+
+    fn settle_task(&mut self, now: Instant, id: Id) {
+        let Some(Waiting { pending, mut fetch, place: Place::InLine(ticket) }) =
+            self.waiting.remove(&id)
+        else {
+            return;
+        };
+        let refusal = match self.pool.collect(ticket) {
+            Answer::Leased(lease) => {
+                self.runnable.push_back(Run { id, pending, fetch, lease });
+                return;
+            }
+            Answer::Waiting(ticket) => {
+                let place = Place::InLine(ticket);
+                self.waiting.insert(id, Waiting { pending, fetch, place });
+                return;
+            }
+            Answer::Expired(snapshot) => Refusal::Expired(snapshot),
+            Answer::Closed => Refusal::Failed(Error::closed()),
+        };
+        let step = fetch.refused(refusal, now);
+        self.go_on(now, id, pending, fetch, step);
+    }
+}

@@ -1,0 +1,240 @@
+//! Asynchronous fetches.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::client::{exp_client, fetched_by, inside};
+use super::completions::exp_completions;
+use super::error::{Failure, Report, exp_error};
+use super::guard;
+use super::handle::{Handle, Object, Out, borrowed, find, hold, lend};
+use super::options::{UserData, exp_fetch_options};
+use super::settings::snapshot;
+use super::status::exp_status;
+use super::user::exp_user;
+use super::variants::exp_variants;
+use crate::client;
+use crate::config;
+use crate::contain::outside;
+use crate::deadline::Deadline;
+use crate::error::{Error, Status};
+use crate::pending::{NoOutcome, Pending, Teller};
+use crate::tag::Tag;
+
+/// One asynchronous fetch. Freeing it does not end the fetch; see exp_pending_cancel.
+pub struct exp_pending {
+    _opaque: [u8; 0],
+}
+
+impl Object for exp_pending {
+    type Body = Arc<Pending>;
+    const TAG: Tag = Tag::PENDING;
+    const NAME: &'static str = "exp_pending";
+    const ARGUMENT: &'static str = "pending";
+}
+
+/// Told what an asynchronous fetch came to: on EXP_OK a set, else NULL, the empty set, and an
+/// error. Both are borrowed for the call; keep them with exp_variants_retain, exp_error_retain.
+pub type exp_fetch_callback = Option<
+    unsafe extern "C" fn(
+        user_data: *mut c_void,
+        status: exp_status,
+        variants: *const exp_variants,
+        error: *const exp_error,
+    ),
+>;
+
+/// Starts to fetch the variants of a user, and returns at once. What it came to is told to
+/// `callback`, with the same status, message and detail as exp_fetch_v2 has: exactly once if this
+/// returns EXP_OK, else never; on a thread of the library, never on this one; never before
+/// *pending_out is written, maybe before this returns to your code. Callbacks run at most one more
+/// at once than the pool has connections. One that blocks delays others, never their status.
+/// `user`, `options` and NULL as for exp_fetch_v2; an interrupt hook is not asked. `callback` must
+/// not be NULL. `pending_out` may be NULL; else *pending_out is yours, to cancel with or to wait.
+/// Anytime, with user and options read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT,
+/// EXP_ERR_CLOSED, EXP_ERR_QUEUE_FULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_fetch_v2_async(
+    client: *mut exp_client,
+    user: *const exp_user,
+    options: *const exp_fetch_options,
+    callback: exp_fetch_callback,
+    user_data: *mut c_void,
+    pending_out: *mut *mut exp_pending,
+    error_out: *mut *mut exp_error,
+) -> exp_status {
+    let data = UserData(user_data);
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe {
+        start(client, user, options, data, Out::new(pending_out), Out::new(error_out), |client| {
+            let callback = callback.ok_or_else(|| super::handle::null("callback"))?;
+            let client = Arc::clone(client);
+            let tell = move |fetched| tell(&client, callback, data, fetched);
+            Ok(Teller::Callback(Box::new(tell)))
+        })
+    }
+}
+
+/// Starts to fetch the variants of a user, and returns at once. When it is over, it is found in
+/// `completions`, which must not be NULL; no thread of the library ever calls you. Else as
+/// exp_fetch_v2_async; `user_data` is what exp_pending_user_data tells.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_fetch_v2_submit(
+    client: *mut exp_client,
+    user: *const exp_user,
+    options: *const exp_fetch_options,
+    completions: *mut exp_completions,
+    user_data: *mut c_void,
+    pending_out: *mut *mut exp_pending,
+    error_out: *mut *mut exp_error,
+) -> exp_status {
+    let data = UserData(user_data);
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe {
+        start(client, user, options, data, Out::new(pending_out), Out::new(error_out), |_| {
+            let completions = lend(completions.cast_const())?;
+            if completions.body.is_inherited() {
+                return Err(Error::invalid_argument(
+                    "completions was made before a fork; make another in this process",
+                ));
+            }
+            Ok(Teller::Completions(Arc::clone(&completions.body)))
+        })
+    }
+}
+
+/// Ends the fetch with EXP_ERR_CANCELED, wherever it is: in line, connecting, reading, between two
+/// attempts. It is still told, once. Does nothing if it is over or its answer is there already.
+/// NULL does nothing. Anytime; does not wait. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_pending_cancel(pending: *mut exp_pending) -> exp_status {
+    guard::status(|| {
+        if pending.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the contract of the boundary (mod.rs).
+        unsafe { hold(pending.cast_const()) }?.body.cancel();
+        Ok(())
+    })
+}
+
+/// Waits until the fetch is over, and its callback, if it has one, has returned (or is where this
+/// is called). 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK, EXP_ERR_TIMEOUT,
+/// EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked since.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_pending_wait(
+    pending: *mut exp_pending,
+    timeout_millis: u64,
+) -> exp_status {
+    guard::status(|| {
+        // SAFETY: the contract of the boundary (mod.rs).
+        let pending = unsafe { hold(pending.cast_const()) }?;
+        let limit = config::limit("timeout_millis", timeout_millis)?;
+        if pending.body.is_inherited() {
+            return Err(Error::canceled());
+        }
+        match pending.body.wait(Deadline::after(Instant::now(), limit)) {
+            true => Ok(()),
+            false => Err(Error::new(Status::Timeout, "the fetch is not over yet")),
+        }
+    })
+}
+
+/// Takes what a fetch came to, once it was found in its completions: the status, and on EXP_OK a
+/// set of yours. Can be taken once. `variants_out` must not be NULL. Anytime; returns at once. The
+/// fetch's own status; EXP_ERR_INVALID_ARGUMENT if it is not over, or was taken or told already;
+/// EXP_ERR_CANCELED in a process forked since.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_pending_take(
+    pending: *mut exp_pending,
+    variants_out: *mut *mut exp_variants,
+    error_out: *mut *mut exp_error,
+) -> exp_status {
+    // SAFETY: the contract of the boundary (mod.rs).
+    let (out, error_out) = unsafe { (Out::new(variants_out), Out::new(error_out)) };
+    guard::report(error_out, || {
+        // SAFETY: the contract of the boundary (mod.rs).
+        let pending = unsafe { hold(pending.cast_const()) }?;
+        let out = out.required("variants_out")?;
+        let fetched = pending.body.take().map_err(no_outcome)?;
+        out.set(fetched_by(pending.body.logger(), fetched)?);
+        Ok(())
+    })
+}
+
+/// What the fetch was started with; NULL for NULL. Anytime.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_pending_user_data(pending: *const exp_pending) -> *mut c_void {
+    guard::value(ptr::null_mut(), || {
+        // SAFETY: the contract of the boundary (mod.rs).
+        let pending = unsafe { find(pending) }?;
+        Ok(pending.map_or(ptr::null_mut(), |pending| {
+            ptr::with_exposed_provenance_mut(pending.body.token)
+        }))
+    })
+}
+
+/// # Safety
+///
+/// The contract of the boundary.
+unsafe fn start(
+    client: *mut exp_client,
+    user: *const exp_user,
+    options: *const exp_fetch_options,
+    user_data: UserData,
+    pending_out: Out<exp_pending>,
+    error_out: Out<exp_error>,
+    teller: impl FnOnce(&Arc<Handle<exp_client>>) -> Result<Teller, Error>,
+) -> exp_status {
+    guard::report(error_out, || {
+        // SAFETY: by this function's contract.
+        let (client, user, options) =
+            unsafe { (hold(client.cast_const())?, snapshot(user)?, snapshot(options)?) };
+        let token = user_data.get().expose_provenance();
+        let pending = client.body.prepare(&user, &options, token, teller(&client)?)?;
+        // Written before anyone can be told, and taken back if nobody will be.
+        let handed_out = pending_out.set_and_keep(Arc::clone(&pending));
+        client.body.start(&pending).inspect_err(|_| handed_out.take_back())?;
+        Ok(())
+    })
+}
+
+/// Calls the host, with what the fetch came to lent to it.
+fn tell(
+    client: &Arc<Handle<exp_client>>,
+    callback: unsafe extern "C" fn(*mut c_void, exp_status, *const exp_variants, *const exp_error),
+    user_data: UserData,
+    fetched: client::Fetched,
+) {
+    let fetched = fetched_by(client.body.logger(), fetched);
+    let _ = inside(client, || match fetched {
+        Ok(fetched) => {
+            let variants = Handle::<exp_variants>::new(Tag::VARIANTS, fetched);
+            // SAFETY: the host promised that its callback can be called with its user_data; the
+            // set is alive until it returns.
+            outside(|| unsafe {
+                callback(user_data.get(), exp_status::EXP_OK, borrowed(&variants), ptr::null());
+            });
+        }
+        Err(failure) => {
+            let status = failure.error.status.into();
+            let error = Handle::<exp_error>::new(Tag::ERROR, Report::from(failure));
+            // SAFETY: as above, for the error.
+            outside(|| unsafe {
+                callback(user_data.get(), status, ptr::null(), borrowed(&error));
+            });
+        }
+    });
+}
+
+fn no_outcome(why: NoOutcome) -> Failure {
+    Failure::from(match why {
+        NoOutcome::NotYet => Error::invalid_argument("the fetch is not over yet"),
+        NoOutcome::Given => Error::invalid_argument(
+            "what the fetch came to was taken before, or told to its callback",
+        ),
+        NoOutcome::Inherited => Error::canceled(),
+    })
+}

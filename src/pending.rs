@@ -1,0 +1,202 @@
+//! One asynchronous fetch, from its submission until whoever waits for it has been told.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, ThreadId};
+use std::time::Instant;
+
+use crate::cancel::{Attached, Cancel, Ring};
+use crate::completions::Completions;
+use crate::deadline::Deadline;
+use crate::dispatch::Id;
+use crate::logger::Logger;
+use crate::options::FetchOptions;
+use crate::session::{Fetched, Session};
+use crate::sync::{Condvar, Mutex};
+use crate::sys;
+
+/// Who is told what a fetch came to.
+pub enum Teller {
+    /// Called once, on a thread of ours.
+    Callback(Box<dyn FnOnce(Fetched) + Send>),
+    /// The outcome is kept here, and whoever polls the queue finds the fetch in it.
+    Completions(Arc<Completions>),
+}
+
+/// See the module.
+pub struct Pending {
+    /// The process it was submitted in.
+    generation: u64,
+    session: Weak<Session>,
+    /// Set once, when it is submitted.
+    id: AtomicU64,
+    pub began: Instant,
+    pub user: Vec<u8>,
+    pub options: FetchOptions,
+    /// What the host knows it by.
+    pub token: usize,
+    logger: Arc<Logger>,
+    cancel: Arc<Cancel>,
+    teller: Mutex<Option<Teller>>,
+    outcome: Mutex<Outcome>,
+    done: Condvar,
+    /// Lets the caller's own switch reach this fetch, until it is over.
+    attached: Mutex<Option<Attached>>,
+}
+
+#[derive(Debug)]
+enum Outcome {
+    NotYet,
+    /// The callback runs, on this thread.
+    BeingTold(ThreadId),
+    Kept(Box<Fetched>),
+    Given,
+}
+
+/// Why there is no outcome to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoOutcome {
+    /// The fetch is not over.
+    NotYet,
+    /// It was taken before, or given to the callback.
+    Given,
+    /// The fetch was submitted in the process from which this one was forked.
+    Inherited,
+}
+
+impl Pending {
+    pub fn new(
+        session: &Arc<Session>,
+        user: Vec<u8>,
+        options: FetchOptions,
+        token: usize,
+        teller: Teller,
+    ) -> Arc<Self> {
+        Arc::new(Pending {
+            generation: sys::fork_generation(),
+            session: Arc::downgrade(session),
+            id: AtomicU64::new(0),
+            began: Instant::now(),
+            user,
+            options,
+            token,
+            logger: Arc::clone(session.logger()),
+            cancel: Cancel::new(),
+            teller: Mutex::new(Some(teller)),
+            outcome: Mutex::new(Outcome::NotYet),
+            done: Condvar::new(),
+            attached: Mutex::new(None),
+        })
+    }
+
+    /// Whether this process was forked from the one that submitted it. There it has no outcome.
+    pub fn is_inherited(&self) -> bool {
+        self.generation != sys::fork_generation()
+    }
+
+    /// Where its client's messages go.
+    pub fn logger(&self) -> &Arc<Logger> {
+        &self.logger
+    }
+
+    /// Its own switch, which ends an exchange that a worker makes for it.
+    pub fn switch(&self) -> &Arc<Cancel> {
+        &self.cancel
+    }
+
+    /// Lets the switch in its options end it too.
+    pub fn attach(self: &Arc<Self>) {
+        if let Some(cancel) = &self.options.cancel {
+            *self.attached.lock() = Some(cancel.attach(self));
+            if cancel.is_fired() {
+                self.cancel.fire();
+            }
+        }
+    }
+
+    pub fn submitted_as(&self, id: Id) {
+        self.id.store(id, Ordering::SeqCst);
+    }
+
+    /// Ends it as canceled, wherever it is; does nothing once it has ended.
+    pub fn cancel(&self) {
+        if self.is_inherited() {
+            return;
+        }
+        self.cancel.fire();
+        if let Some(session) = self.session.upgrade() {
+            session.cancel_pending(self.id.load(Ordering::SeqCst));
+        }
+    }
+
+    /// Tells whoever is to be told. Called once.
+    pub fn deliver(self: &Arc<Self>, fetched: Fetched) {
+        drop(self.attached.lock().take());
+        let teller = self.teller.lock().take();
+        match teller {
+            Some(Teller::Callback(callback)) => {
+                *self.outcome.lock() = Outcome::BeingTold(thread::current().id());
+                callback(fetched);
+                self.settle(Outcome::Given);
+            }
+            Some(Teller::Completions(completions)) => {
+                self.settle(Outcome::Kept(Box::new(fetched)));
+                completions.push(Arc::clone(self));
+            }
+            None => {}
+        }
+    }
+
+    fn settle(&self, outcome: Outcome) {
+        *self.outcome.lock() = outcome;
+        self.done.notify_all();
+    }
+
+    /// Waits until it has been delivered; false if `until` comes first. Its own callback does not
+    /// wait for itself.
+    pub fn wait(&self, until: Deadline) -> bool {
+        let mut outcome = self.outcome.lock();
+        loop {
+            match *outcome {
+                Outcome::Kept(_) | Outcome::Given => return true,
+                Outcome::BeingTold(thread) if thread == thread::current().id() => return true,
+                Outcome::BeingTold(_) | Outcome::NotYet => {}
+            }
+            outcome = match until.instant() {
+                None => self.done.wait(outcome),
+                Some(instant) if instant <= Instant::now() => return false,
+                Some(instant) => self.done.wait_until(outcome, instant),
+            };
+        }
+    }
+
+    /// Takes the outcome, which is there once.
+    pub fn take(&self) -> Result<Fetched, NoOutcome> {
+        if self.is_inherited() {
+            return Err(NoOutcome::Inherited);
+        }
+        let mut outcome = self.outcome.lock();
+        match *outcome {
+            Outcome::NotYet => return Err(NoOutcome::NotYet),
+            Outcome::BeingTold(_) | Outcome::Given => return Err(NoOutcome::Given),
+            Outcome::Kept(_) => {}
+        }
+        match std::mem::replace(&mut *outcome, Outcome::Given) {
+            Outcome::Kept(fetched) => Ok(*fetched),
+            _ => Err(NoOutcome::Given),
+        }
+    }
+}
+
+impl Ring for Pending {
+    fn ring(&self) {
+        self.cancel();
+    }
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,113 @@
+//! The asynchronous half of a session: fetches that are submitted, run by workers, and delivered.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::{Fetched, Running, Session};
+use crate::cancel::Stop;
+use crate::contain::contain;
+use crate::dispatch::{Decided, Id, Run};
+use crate::error::{Error, Status};
+use crate::fetch::{Fetch, Refusal, Step};
+use crate::model::{User, Variants};
+use crate::options::FetchOptions;
+use crate::pending::{Pending, Teller};
+
+impl Session {
+    /// Makes a fetch ready to be started; nothing happens before that. `token` is what the host
+    /// knows it by.
+    pub fn prepare(
+        self: &Arc<Self>,
+        user: &User,
+        options: &FetchOptions,
+        token: usize,
+        teller: Teller,
+    ) -> Result<Arc<Pending>, Error> {
+        Ok(Pending::new(self, self.encode(user)?, options.clone(), token, teller))
+    }
+
+    /// Starts a fetch. If this succeeds, its teller is told exactly once, on another thread,
+    /// maybe before this returns; otherwise never.
+    pub fn start(self: &Arc<Self>, pending: &Arc<Pending>) -> Result<(), Error> {
+        if self.closing.is_fired() {
+            return Err(Error::closed());
+        }
+        let limit = self.config.pool_size as usize;
+        self.executor.provide(self, self.connections.wants_worker(), limit).map_err(|error| {
+            let message = format!("no thread can be started to run the fetch: {error}");
+            Error::new(Status::QueueFull, message)
+        })?;
+        self.running.fetch_add(1, Ordering::SeqCst);
+        let begun = self.connections.submit(pending, self.config.max_pending as usize, |now| {
+            self.metrics.fetches.increment();
+            let random = self.random ^ self.metrics.fetches.value();
+            Fetch::begin(&self.rules, pending.options.deadline, random, now)
+        });
+        if begun.is_err() {
+            drop(Running(self));
+            return begun;
+        }
+        pending.attach();
+        if pending.switch().is_fired() {
+            pending.cancel();
+        }
+        Ok(())
+    }
+
+    /// Ends a fetch that is in line or pauses. One in the middle of its exchange hears of it by its
+    /// own switch.
+    pub fn cancel_pending(&self, id: Id) {
+        self.connections.cancel(id);
+    }
+
+    /// What a worker does, until the session is over.
+    pub fn work(self: Arc<Self>) {
+        while let Some(run) = self.connections.next_run() {
+            self.run(run);
+        }
+    }
+
+    /// What the timer does, until the session is over.
+    pub fn keep_time(self: Arc<Self>) {
+        while let Some(decided) = self.connections.next_decided() {
+            self.deliver(decided);
+        }
+    }
+
+    fn run(&self, Run { id, pending, mut fetch, lease }: Run<Arc<Pending>>) {
+        let leased = self.connections.leased(lease);
+        let bounds = fetch.leased(Instant::now());
+        let stop = Stop::new(Some(Arc::clone(pending.switch())), None);
+        let exchanged = contain(|| {
+            leased
+                .exchange(bounds, &pending.user, &pending.options, &stop)
+                .map(|(result, timings)| (result.and_then(|body| self.decode(body)), timings))
+        });
+        let now = Instant::now();
+        let step = match exchanged {
+            Ok(Ok((result, timings))) => fetch.exchanged(result, &timings, now),
+            Ok(Err(error)) => fetch.refused(Refusal::Failed(error), now),
+            Err(defect) => Step::Done(Err(defect)),
+        };
+        match step {
+            Step::Done(result) => self.deliver(Decided { pending, fetch, result }),
+            step => self.connections.go_on(id, pending, fetch, step),
+        }
+    }
+
+    fn deliver(&self, Decided { pending, fetch, result }: Decided<Arc<Pending>>) {
+        let fetched = fetched(fetch, result);
+        self.ended(&fetched, pending.began.elapsed());
+        if let Err(defect) = contain(|| pending.deliver(fetched)) {
+            self.log_defect(&defect);
+        }
+        drop(pending);
+        self.connections.delivered();
+        drop(Running(self));
+    }
+}
+
+fn fetched(fetch: Fetch, result: Result<Variants, Error>) -> Fetched {
+    Fetched { result, attempts: fetch.attempts(), timings: fetch.into_timings() }
+}

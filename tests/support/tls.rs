@@ -1,0 +1,272 @@
+//! An authority of our own, certificates of every kind, and a TLS server that does as it is told.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd,
+};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{
+    HandshakeKind, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion,
+};
+
+/// The name that certificates are for, and whatever else they are for.
+pub const NAMES: [&str; 2] = ["service.test", "127.0.0.1"];
+
+/// An authority, with its certificate in a file of its own that goes when it does.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    file: PathBuf,
+}
+
+impl Authority {
+    pub fn new() -> Authority {
+        static LAST: AtomicUsize = AtomicUsize::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, format!("authority {number}"));
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let name = format!("exp-ca-{}-{number}.pem", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        std::fs::write(&file, certificate.pem()).unwrap();
+        Authority { issuer: Issuer::new(params, key), file }
+    }
+
+    pub fn file(&self) -> &str {
+        self.file.to_str().unwrap()
+    }
+
+    /// A good certificate for these names.
+    pub fn certify(&self, names: &[&str]) -> Identity {
+        self.certify_as(names, |_| {})
+    }
+
+    /// A certificate with something changed.
+    pub fn certify_as(
+        &self,
+        names: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Identity {
+        let (mut params, key) = (leaf(names), KeyPair::generate().unwrap());
+        change(&mut params);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        Identity { certificate, key }
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(Path::new(&self.file));
+    }
+}
+
+fn leaf(names: &[&str]) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.distinguished_name.push(DnType::CommonName, "service of a test");
+    params
+}
+
+/// What a server shows, and its key.
+pub struct Identity {
+    certificate: Certificate,
+    key: KeyPair,
+}
+
+impl Identity {
+    /// Signed by nobody but itself.
+    pub fn self_signed(names: &[&str]) -> Identity {
+        let (params, key) = (leaf(names), KeyPair::generate().unwrap());
+        let certificate = params.self_signed(&key).unwrap();
+        Identity { certificate, key }
+    }
+
+    pub fn server_config(&self, versions: &[&'static SupportedProtocolVersion]) -> ServerConfig {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()));
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![self.certificate.der().clone()], key)
+            .unwrap();
+        config.ticketer = rustls::crypto::ring::Ticketer::new().unwrap();
+        config
+    }
+}
+
+pub fn expired(params: &mut CertificateParams) {
+    params.not_before = date_time_ymd(2019, 1, 1);
+    params.not_after = date_time_ymd(2020, 1, 1);
+}
+
+pub fn not_yet_valid(params: &mut CertificateParams) {
+    params.not_before = date_time_ymd(2900, 1, 1);
+    params.not_after = date_time_ymd(2901, 1, 1);
+}
+
+pub type Stream = StreamOwned<ServerConnection, TcpStream>;
+
+/// What a server does with a connection after the handshake; the number counts from 1.
+pub type Conduct = dyn Fn(usize, Stream) + Send + Sync;
+
+/// What the server has seen.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub accepted: AtomicUsize,
+    pub full: AtomicUsize,
+    pub resumed: AtomicUsize,
+    pub names: Mutex<Vec<Option<String>>>,
+    pub versions: Mutex<Vec<rustls::ProtocolVersion>>,
+    pub requests: AtomicUsize,
+}
+
+pub struct TlsServer {
+    pub address: SocketAddr,
+    pub seen: Arc<Seen>,
+}
+
+impl TlsServer {
+    /// Answers every request as the service does, as far as these tests look.
+    pub fn start(config: ServerConfig) -> TlsServer {
+        let seen = Arc::new(Seen::default());
+        let counted = Arc::clone(&seen);
+        TlsServer::run(config, seen, Arc::new(move |_, stream| serve(&counted, stream)))
+    }
+
+    pub fn start_with(
+        config: ServerConfig,
+        conduct: impl Fn(usize, Stream) + Send + Sync + 'static,
+    ) -> TlsServer {
+        TlsServer::run(config, Arc::default(), Arc::new(conduct))
+    }
+
+    fn run(config: ServerConfig, seen: Arc<Seen>, conduct: Arc<Conduct>) -> TlsServer {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (config, counted) = (Arc::new(config), Arc::clone(&seen));
+        // Ends with the process.
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let number = counted.accepted.fetch_add(1, Ordering::SeqCst) + 1;
+                let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+                let (counted, conduct) = (Arc::clone(&counted), Arc::clone(&conduct));
+                thread::spawn(move || {
+                    if let Some(stream) = shake_hands(connection, stream, &counted) {
+                        conduct(number, stream);
+                    }
+                });
+            }
+        });
+        TlsServer { address, seen }
+    }
+
+    /// Its URL by address.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// Its URL by the name of its certificate.
+    pub fn named_url(&self) -> String {
+        super::named_url("https", NAMES[0], self.address)
+    }
+}
+
+fn shake_hands(
+    mut connection: ServerConnection,
+    mut stream: TcpStream,
+    seen: &Seen,
+) -> Option<Stream> {
+    stream.set_nodelay(true).unwrap();
+    while connection.is_handshaking() {
+        connection.complete_io(&mut stream).ok()?;
+    }
+    match connection.handshake_kind() {
+        Some(HandshakeKind::Resumed) => seen.resumed.fetch_add(1, Ordering::SeqCst),
+        _ => seen.full.fetch_add(1, Ordering::SeqCst),
+    };
+    seen.names.lock().unwrap().push(connection.server_name().map(str::to_owned));
+    seen.versions.lock().unwrap().extend(connection.protocol_version());
+    Some(StreamOwned::new(connection, stream))
+}
+
+/// Answers each request until the client leaves.
+pub fn serve(seen: &Seen, mut stream: Stream) {
+    while let Some(body) = read_request(&mut stream) {
+        seen.requests.fetch_add(1, Ordering::SeqCst);
+        if stream.write_all(answer(&body).as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads one request; its body, or `None` if the client has left.
+pub fn read_request(stream: &mut impl Read) -> Option<String> {
+    let mut input = BufReader::with_capacity(1, stream); // takes nothing of the next one
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if input.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let head = head.to_ascii_lowercase();
+    let length = head.split("content-length: ").nth(1)?.split("\r\n").next()?.parse().ok()?;
+    let mut body = vec![0; length];
+    input.read_exact(&mut body).ok()?;
+    String::from_utf8(body).ok()
+}
+
+/// An answer that echoes the user of this body, as the mock of the service does.
+pub fn answer(body: &str) -> String {
+    let user = body.split("\"user_id\":\"").nth(1).and_then(|it| it.split('"').next()).unwrap();
+    let json = format!("{{\"demo-nonce\":{{\"key\":\"on\",\"payload\":\"{user}\"}}}}");
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{json}",
+        json.len()
+    )
+}
+
+/// A server that sends the first `records` of its TLS records and one byte of the next, and then
+/// holds still until the client leaves.
+pub fn stalling_after(config: Arc<ServerConfig>, records: usize) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            thread::spawn(move || {
+                let mut left = records;
+                while connection.read_tls(&mut stream).unwrap_or(0) > 0 {
+                    connection.process_new_packets().unwrap();
+                    let mut flight = Vec::new();
+                    while connection.wants_write() {
+                        connection.write_tls(&mut flight).unwrap();
+                    }
+                    let allowed = first_records(&flight, &mut left);
+                    if stream.write_all(allowed).is_err() || allowed.len() < flight.len() {
+                        break;
+                    }
+                }
+                let _ = stream.read_to_end(&mut Vec::new());
+            });
+        }
+    });
+    address
+}
+
+/// As many whole records as are left to send, and a byte more.
+fn first_records<'a>(flight: &'a [u8], left: &mut usize) -> &'a [u8] {
+    let mut end = 0;
+    while *left > 0 && end < flight.len() {
+        end += 5 + usize::from(u16::from_be_bytes([flight[end + 3], flight[end + 4]]));
+        *left -= 1;
+    }
+    &flight[..flight.len().min(end + 1)]
+}

@@ -1,0 +1,452 @@
+//! HTTPS against a real TLS server: whom the client trusts, what its failures are called, and that
+//! a kept connection is as clean under TLS as it is without.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use experiment::client::Client;
+use experiment::config::Config;
+use experiment::error::{Error, Status};
+use experiment::metrics::CloseReason;
+use experiment::model::User;
+use experiment::options::FetchOptions;
+use experiment::timings::Phase;
+use mock_service::{MockService, Script};
+use rustls::ProtocolVersion;
+use rustls::version::{TLS12, TLS13};
+use support::tls::{
+    Authority, Identity, NAMES, TlsServer, answer, expired, not_yet_valid, read_request, serve,
+};
+use support::{LOCALHOST, client, config, fetch, resolve_to, wait_until};
+
+const BOTH: [&rustls::SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
+
+/// Settings that trust this authority alone, and know every name as this machine.
+fn trusting(authority: &Authority, url: &str) -> Config {
+    let mut config = config(url);
+    config.set_ca_file(authority.file()).unwrap();
+    resolve_to(&mut config, &[LOCALHOST]);
+    config
+}
+
+fn failure(client: &Client) -> Error {
+    client.fetch(&User::new(), &FetchOptions::default()).result.expect_err("it must fail")
+}
+
+/// The failure of a fetch from a server with this certificate, by the name it is for.
+fn failure_with(authority: &Authority, identity: &Identity) -> Error {
+    let server = TlsServer::start(identity.server_config(&BOTH));
+    let client = client(&trusting(authority, &server.named_url()));
+    let error = failure(&client);
+    assert_eq!(server.seen.requests.load(Ordering::SeqCst), 0, "nothing was sent");
+    assert_eq!(client.metrics().connections_closed(CloseReason::Failed), 1);
+    error
+}
+
+#[track_caller]
+fn is_final_tls_failure(error: &Error, reason: &str) {
+    assert_eq!(error.status, Status::Tls, "{error}");
+    assert!(!error.retryable);
+    assert!(error.message.contains(reason), "{error}");
+}
+
+#[test]
+fn the_ca_file_is_trusted_and_both_versions_are_spoken() {
+    let authority = Authority::new();
+    for (versions, spoken) in [
+        (&[&TLS12][..], ProtocolVersion::TLSv1_2),
+        (&[&TLS13][..], ProtocolVersion::TLSv1_3),
+        (&BOTH[..], ProtocolVersion::TLSv1_3),
+    ] {
+        let server = TlsServer::start(authority.certify(&NAMES).server_config(versions));
+        let client = client(&trusting(&authority, &server.named_url()));
+        for _ in 0..3 {
+            let fetched = fetch(&client).unwrap();
+            assert!(fetched.timings.spent(Phase::Backoff).is_zero());
+        }
+        assert_eq!(server.seen.versions.lock().unwrap()[..], [spoken]);
+        assert_eq!(client.metrics().connections_opened.value(), 1);
+        assert_eq!(client.metrics().connections_reused.value(), 2);
+    }
+}
+
+#[test]
+fn without_it_the_authority_is_unknown_and_with_it_the_built_in_ones_are() {
+    let authority = Authority::new();
+    let server = TlsServer::start(authority.certify(&NAMES).server_config(&BOTH));
+    let mut settings = config(&server.named_url());
+    resolve_to(&mut settings, &[LOCALHOST]);
+    is_final_tls_failure(&failure(&client(&settings)), "UnknownIssuer");
+    let other = Authority::new();
+    is_final_tls_failure(
+        &failure(&client(&trusting(&other, &server.named_url()))),
+        "UnknownIssuer",
+    );
+}
+
+#[test]
+fn a_certificate_for_another_host_is_refused() {
+    let authority = Authority::new();
+    let error = failure_with(&authority, &authority.certify(&["other.test"]));
+    is_final_tls_failure(&error, "service.test");
+}
+
+#[test]
+fn a_certificate_that_has_expired_is_refused() {
+    let authority = Authority::new();
+    let error = failure_with(&authority, &authority.certify_as(&NAMES, expired));
+    is_final_tls_failure(&error, "expired");
+}
+
+#[test]
+fn a_certificate_that_is_not_valid_yet_is_refused() {
+    let authority = Authority::new();
+    let error = failure_with(&authority, &authority.certify_as(&NAMES, not_yet_valid));
+    is_final_tls_failure(&error, "not valid yet");
+}
+
+#[test]
+fn a_self_signed_certificate_is_refused() {
+    let error = failure_with(&Authority::new(), &Identity::self_signed(&NAMES));
+    is_final_tls_failure(&error, "UnknownIssuer");
+}
+
+#[test]
+fn an_authority_that_is_none_is_refused() {
+    // Its certificate is in the ca_file, and is shown by the server: still it is no server's.
+    let authority = Authority::new();
+    let error = failure_with(
+        &authority,
+        &authority.certify_as(&NAMES, |params| {
+            params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        }),
+    );
+    is_final_tls_failure(&error, "certificate");
+}
+
+#[test]
+fn plain_http_on_the_port_is_a_tls_failure() {
+    let service = MockService::start(
+        Script::service().connections([vec![mock_service::Step::send("HTTP/1.1 400 Bad\r\n\r\n")]]),
+    );
+    let mut settings = config(&service.url().replace("http:", "https:"));
+    settings.set_fetch_retries(3).unwrap();
+    let client = client(&settings);
+    is_final_tls_failure(&failure(&client), "TLS with 127.0.0.1");
+    assert_eq!(client.metrics().attempts.value(), 1, "it is not tried again");
+}
+
+#[test]
+fn a_server_of_old_versions_alone_is_a_tls_failure() {
+    // What a server of TLS 1.0 answers: a fatal alert, protocol_version.
+    let alert = [0x15, 3, 1, 0, 2, 2, 70];
+    let service = MockService::start(
+        Script::service().connections([vec![mock_service::Step::send(&alert[..])]]),
+    );
+    let client = client(&config(&service.url().replace("http:", "https:")));
+    is_final_tls_failure(&failure(&client), "ProtocolVersion");
+}
+
+#[test]
+fn an_end_or_reset_in_the_handshake_is_a_network_failure() {
+    use mock_service::Step::{Close, Reset};
+    for end in [Close, Reset] {
+        let service = MockService::start(Script::service().connections([vec![end]]));
+        let mut settings = config(&service.url().replace("http:", "https:"));
+        settings.set_fetch_retries(1).unwrap();
+        settings.set_fetch_retry_backoff_min(0).unwrap();
+        let client = client(&settings);
+        let error = failure(&client);
+        assert_eq!(error.status, Status::Network, "{error}");
+        assert!(error.retryable);
+        assert_eq!(client.metrics().attempts.value(), 2, "it is tried again");
+        assert_eq!(client.metrics().stale_repeats.value(), 0, "and not as a stale connection");
+    }
+}
+
+#[test]
+fn the_name_is_sent_to_the_server_and_an_address_is_not() {
+    let authority = Authority::new();
+    let server = TlsServer::start(authority.certify(&NAMES).server_config(&BOTH));
+    fetch(&client(&trusting(&authority, &server.named_url()))).unwrap();
+    fetch(&client(&trusting(&authority, &server.url()))).unwrap();
+    let names = server.seen.names.lock().unwrap();
+    assert_eq!(names[..], [Some("service.test".to_owned()), None]);
+}
+
+#[test]
+fn an_address_must_stand_in_the_certificate() {
+    let authority = Authority::new();
+    let server = TlsServer::start(authority.certify(&["service.test"]).server_config(&BOTH));
+    is_final_tls_failure(&failure(&client(&trusting(&authority, &server.url()))), "127.0.0.1");
+}
+
+#[test]
+fn sessions_are_resumed_by_all_connections_of_a_client() {
+    let authority = Authority::new();
+    for version in BOTH {
+        let server = TlsServer::start(authority.certify(&NAMES).server_config(&[version]));
+        let mut settings = trusting(&authority, &server.named_url());
+        settings.set_connection_pool_max_size(4).unwrap();
+        settings.set_connection_max_lifetime(0).unwrap(); // each fetch on a connection of its own
+        let client = client(&settings);
+        fetch(&client).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..3).for_each(|_| drop(fetch(&client).unwrap())));
+            }
+        });
+        // The server keeps its ticket's key, and a client has a ticket for each it may need: only
+        // those that begin before the first has one have nothing to resume.
+        let seen = &server.seen;
+        let (full, resumed) =
+            (seen.full.load(Ordering::SeqCst), seen.resumed.load(Ordering::SeqCst));
+        println!("{version:?}: {full} full handshakes, {resumed} resumed");
+        assert_eq!(full + resumed, 13);
+        assert!(full <= 4 && resumed >= 9, "{full} full, {resumed} resumed");
+    }
+}
+
+#[test]
+fn a_connection_closed_in_order_while_idle_is_nobodys_error() {
+    let authority = Authority::new();
+    for version in BOTH {
+        let identity = authority.certify(&NAMES);
+        let (told, closed) = std::sync::mpsc::channel();
+        let told = std::sync::Mutex::new(told);
+        let server =
+            TlsServer::start_with(identity.server_config(&[version]), move |number, mut stream| {
+                if number > 1 {
+                    return serve(&Default::default(), stream);
+                }
+                let body = read_request(&mut stream).unwrap();
+                stream.write_all(answer(&body).as_bytes()).unwrap();
+                stream.conn.send_close_notify();
+                stream.flush().unwrap();
+                told.lock().unwrap().send(()).unwrap();
+                let _ = stream.sock.read_to_end(&mut Vec::new());
+            });
+        let client = client(&trusting(&authority, &server.named_url()));
+        fetch(&client).unwrap();
+        closed.recv().unwrap();
+        fetch(&client).unwrap();
+        let metrics = client.metrics();
+        assert_eq!(metrics.connections_closed(CloseReason::Peer), 1, "seen before it was used");
+        assert_eq!(metrics.stale_repeats.value(), 0);
+        assert_eq!(metrics.attempts.value(), 2);
+    }
+}
+
+#[test]
+fn a_connection_that_ends_on_its_second_request_is_replaced_within_the_attempt() {
+    let authority = Authority::new();
+    for (version, in_order) in [(&TLS12, true), (&TLS12, false), (&TLS13, true), (&TLS13, false)] {
+        let identity = authority.certify(&NAMES);
+        let server =
+            TlsServer::start_with(identity.server_config(&[version]), move |number, mut stream| {
+                if number > 1 {
+                    return serve(&Default::default(), stream);
+                }
+                let body = read_request(&mut stream).unwrap();
+                stream.write_all(answer(&body).as_bytes()).unwrap();
+                read_request(&mut stream).unwrap();
+                if in_order {
+                    stream.conn.send_close_notify();
+                    stream.flush().unwrap();
+                }
+            });
+        let client = client(&trusting(&authority, &server.named_url()));
+        fetch(&client).unwrap();
+        let fetched = fetch(&client).unwrap();
+        assert!(!fetched.timings.reused, "what served was a new connection");
+        let metrics = client.metrics();
+        assert_eq!((metrics.stale_repeats.value(), metrics.attempts.value()), (1, 2));
+        assert_eq!(metrics.connections_reused.value(), 0);
+    }
+}
+
+#[test]
+fn an_extra_answer_behind_the_first_is_never_anyones() {
+    let authority = Authority::new();
+    const EXTRA: &str = "HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{\"x\":{\"key\":\"no\"}";
+    // In the same record, in another of the same flight, and in one that comes a moment later.
+    for (version, records) in [(&TLS12, 1), (&TLS12, 2), (&TLS13, 1), (&TLS13, 2)] {
+        let identity = authority.certify(&NAMES);
+        let server =
+            TlsServer::start_with(identity.server_config(&[version]), move |_, mut stream| {
+                while let Some(body) = read_request(&mut stream) {
+                    let (first, second) = (answer(&body), EXTRA);
+                    // Two writes into the session are two records; they leave in one write below.
+                    if records == 1 {
+                        stream
+                            .conn
+                            .writer()
+                            .write_all(format!("{first}{second}").as_bytes())
+                            .unwrap();
+                    } else {
+                        stream.conn.writer().write_all(first.as_bytes()).unwrap();
+                        stream.conn.writer().write_all(second.as_bytes()).unwrap();
+                    }
+                    let mut flight = Vec::new();
+                    while stream.conn.wants_write() {
+                        stream.conn.write_tls(&mut flight).unwrap();
+                    }
+                    stream.sock.write_all(&flight).unwrap();
+                }
+            });
+        let client = client(&trusting(&authority, &server.named_url()));
+        for _ in 0..20 {
+            fetch(&client).unwrap(); // asserts that it is the answer to its own request
+        }
+        let metrics = client.metrics();
+        assert_eq!(metrics.connections_opened.value(), 20, "none serves twice");
+        assert_eq!(metrics.connections_closed(CloseReason::Unclean), 20);
+        assert_eq!(metrics.connections_reused.value(), 0);
+    }
+}
+
+#[test]
+fn tickets_that_come_late_do_not_make_a_connection_unclean() {
+    let authority = Authority::new();
+    let mut config = authority.certify(&NAMES).server_config(&[&TLS13]);
+    config.send_tls13_tickets = 0; // they are sent behind the answer, as some servers do
+    let (told, sent) = std::sync::mpsc::channel();
+    let told = std::sync::Mutex::new(told);
+    let server = TlsServer::start_with(config, move |_, mut stream| {
+        while let Some(body) = read_request(&mut stream) {
+            stream.write_all(answer(&body).as_bytes()).unwrap();
+            // What a ticket is to the client: a message of the handshake, behind it.
+            stream.conn.refresh_traffic_keys().unwrap();
+            stream.flush().unwrap();
+            told.lock().unwrap().send(()).unwrap();
+        }
+    });
+    let client = client(&trusting(&authority, &server.named_url()));
+    for _ in 0..5 {
+        fetch(&client).unwrap();
+        sent.recv().unwrap();
+    }
+    assert_eq!(client.metrics().connections_opened.value(), 1);
+    assert_eq!(client.metrics().connections_reused.value(), 4);
+}
+
+#[test]
+fn a_record_that_was_tampered_with_is_a_tls_failure() {
+    let authority = Authority::new();
+    let identity = authority.certify(&NAMES);
+    let server = TlsServer::start_with(identity.server_config(&BOTH), |_, mut stream| {
+        read_request(&mut stream).unwrap();
+        stream.sock.write_all(&[0x17, 3, 3, 0, 32]).unwrap();
+        stream.sock.write_all(&[0; 32]).unwrap();
+        let _ = stream.sock.read_to_end(&mut Vec::new());
+    });
+    let client = client(&trusting(&authority, &server.named_url()));
+    is_final_tls_failure(&failure(&client), "decrypt");
+}
+
+#[test]
+fn a_large_user_and_a_large_answer_pass_whole() {
+    let authority = Authority::new();
+    let payload = "x".repeat(3 << 20);
+    let body = format!("{{\"a\":{{\"key\":\"on\",\"payload\":\"{payload}\"}}}}");
+    let identity = authority.certify(&NAMES);
+    let server = TlsServer::start_with(identity.server_config(&BOTH), move |_, mut stream| {
+        while let Some(user) = read_request(&mut stream) {
+            assert!(user.len() > 1 << 20);
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(body.as_bytes()).unwrap();
+        }
+    });
+    let client = client(&trusting(&authority, &server.named_url()));
+    for _ in 0..3 {
+        let fetched = client.fetch(&support::large_user(1 << 20), &FetchOptions::default());
+        let variants = fetched.result.unwrap();
+        let read = variants.get("a").unwrap().payload_json().unwrap();
+        assert_eq!(read.as_str().len(), payload.len() + 2);
+    }
+    assert_eq!(client.metrics().connections_opened.value(), 1);
+}
+
+#[test]
+fn a_ca_file_that_cannot_be_used_is_named_when_the_client_is_created() {
+    let directory = std::env::temp_dir().join(format!("exp-ca-files-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let authority = Authority::new();
+    let good = std::fs::read_to_string(authority.file()).unwrap();
+    let (first, last) = good.split_at(good.len() / 2);
+    for (name, content) in [
+        ("missing.pem", None),
+        ("empty.pem", Some(String::new())),
+        ("text.pem", Some("this is no certificate".to_owned())),
+        ("key.pem", Some(rcgen::KeyPair::generate().unwrap().serialize_pem())),
+        ("cut.pem", Some(first.to_owned())),
+        ("damaged.pem", Some(format!("{first}!!!!{last}"))),
+        (
+            "not-x509.pem",
+            Some("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned()),
+        ),
+    ] {
+        let path = directory.join(name);
+        if let Some(content) = content {
+            std::fs::write(&path, content).unwrap();
+        }
+        let path = path.to_str().unwrap();
+        let mut settings = Config::default();
+        settings.set_ca_file(path).unwrap();
+        let error = Client::new("key", &settings).expect_err(name);
+        assert_eq!(error.status, Status::InvalidArgument, "{name}: {error}");
+        assert!(error.message.contains(path), "{name}: {error}");
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_ca_file_may_hold_several_authorities_and_is_read_once() {
+    let (one, other) = (Authority::new(), Authority::new());
+    let both = [&one, &other].map(|it| std::fs::read_to_string(it.file()).unwrap()).join("\n");
+    let file = std::env::temp_dir().join(format!("exp-ca-both-{}.pem", std::process::id()));
+    std::fs::write(&file, format!("# a comment\n{both}")).unwrap();
+    for authority in [&one, &other] {
+        let server = TlsServer::start(authority.certify(&NAMES).server_config(&BOTH));
+        let mut settings = trusting(authority, &server.named_url());
+        settings.set_ca_file(file.to_str().unwrap()).unwrap();
+        let client = client(&settings);
+        std::fs::rename(&file, file.with_extension("moved")).unwrap();
+        fetch(&client).unwrap();
+        std::fs::rename(file.with_extension("moved"), &file).unwrap();
+    }
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_port_where_nothing_listens_is_a_network_failure() {
+    let url = MockService::refused_url().replace("http:", "https:");
+    let error = failure(&client(&config(&url)));
+    assert_eq!(error.status, Status::Network, "{error}");
+    assert!(error.message.contains("no connection to"), "{error}");
+}
+
+#[test]
+fn a_slow_handshake_counts_for_the_phase_tls() {
+    // Accepts, and sends nothing until the client has been seen to wait.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut settings = config(&format!("https://{address}"));
+    settings.set_fetch_timeout(100).unwrap();
+    let client = Arc::new(client(&settings));
+    let fetched = client.fetch(&User::new(), &FetchOptions::default());
+    let error = fetched.result.unwrap_err();
+    assert_eq!((error.status, error.phase), (Status::Timeout, Some(Phase::Tls)), "{error}");
+    assert!(fetched.timings.spent(Phase::Tls) >= Duration::from_millis(50));
+    assert_eq!(client.metrics().timeouts(Phase::Tls), 1);
+    wait_until("the connection is closed", || {
+        client.metrics().connections_closed(CloseReason::Failed) == 1
+    });
+    drop(listener);
+}
