@@ -86,7 +86,7 @@ pub unsafe extern "C" fn exp_client_new_n(
 /// `user` may be NULL for one of whom nothing is known, `options` for none; a value that one of
 /// them refused before fails the call. On EXP_OK *variants_out is a set of yours, maybe an empty
 /// one. `variants_out` must not be NULL. A request whose kept connection had ended may be sent,
-/// and so evaluated, twice.
+/// and so evaluated, twice; with tracks_exposure only if nothing of it had been sent before.
 /// Anytime, with user and options read like a Getter. Blocks no longer than
 /// exp_config_worst_case_millis tells for the client's settings, or than the deadline of the
 /// options. EXP_OK and every status but EXP_ERR_QUEUE_FULL.

@@ -8,12 +8,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::control::Control;
 use crate::cancel::Bell;
+use crate::contain::contain;
 use crate::logger::{Level, Logger};
 use crate::metrics::Metrics;
 use crate::sync::Mutex;
@@ -144,8 +144,8 @@ impl Resolver {
         let (resolver, name) = (Arc::clone(self), host.to_owned());
         let thread = sys::spawn("exp-resolve", STACK_BYTES, move || {
             // The others are not to wait for a thread that is gone.
-            let found = catch_unwind(AssertUnwindSafe(|| (resolver.lookup)(&name)))
-                .unwrap_or_else(|_| Err(io::Error::other("the lookup panicked")));
+            let found = contain(|| (resolver.lookup)(&name))
+                .unwrap_or_else(|defect| Err(io::Error::other(defect)));
             resolver.finish(&name, number, found);
         });
         if let Err(error) = thread {
