@@ -311,16 +311,17 @@ fn an_extra_answer_behind_the_first_is_never_anyones() {
 }
 
 #[test]
-fn tickets_that_come_late_do_not_make_a_connection_unclean() {
+fn a_message_of_the_handshake_that_comes_late_does_not_make_a_connection_unclean() {
     let authority = Authority::new();
     let mut config = authority.certify(&NAMES).server_config(&[&TLS13]);
-    config.send_tls13_tickets = 0; // they are sent behind the answer, as some servers do
+    config.send_tls13_tickets = 0;
     let (told, sent) = std::sync::mpsc::channel();
     let told = std::sync::Mutex::new(told);
     let server = TlsServer::start_with(config, move |_, mut stream| {
         while let Some(body) = read_request(&mut stream) {
             stream.write_all(answer(&body).as_bytes()).unwrap();
-            // What a ticket is to the client: a message of the handshake, behind it.
+            // rustls sends its tickets with the handshake alone. A key update stands in for a late
+            // one: it too is a message of the handshake that comes behind the answer.
             stream.conn.refresh_traffic_keys().unwrap();
             stream.flush().unwrap();
             told.lock().unwrap().send(()).unwrap();
