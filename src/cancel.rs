@@ -7,17 +7,19 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::deadline::Deadline;
 use crate::sync::{Mutex, Parker};
-use crate::sys::Signal;
+use crate::sys::{self, Signal};
 
 /// Wakes one thread: where it is parked, or in poll(2) with the bell's descriptor among its own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Bell {
+    /// The process whose thread it wakes.
+    generation: u64,
     parker: Parker,
     signal: Option<Signal>,
     rung: AtomicBool,
@@ -26,15 +28,29 @@ pub struct Bell {
 impl Bell {
     /// A bell for a thread that parks.
     pub fn new() -> Arc<Self> {
-        Arc::default()
+        Arc::new(Bell::with(None))
     }
 
     /// A bell that also wakes from poll(2); it takes a descriptor.
     pub fn with_signal() -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Bell { signal: Some(Signal::new()?), ..Bell::default() }))
+        Ok(Arc::new(Bell::with(Some(Signal::new()?))))
     }
 
+    fn with(signal: Option<Signal>) -> Self {
+        Bell {
+            generation: sys::fork_generation(),
+            parker: Parker::new(),
+            signal,
+            rung: AtomicBool::new(false),
+        }
+    }
+
+    /// In a forked child there is nobody to wake: the thread, and the other end of the descriptor,
+    /// are the parent's.
     pub fn ring(&self) {
+        if self.generation != sys::fork_generation() {
+            return;
+        }
         self.rung.store(true, Ordering::SeqCst);
         self.parker.unpark();
         if let Some(signal) = &self.signal {
@@ -74,10 +90,32 @@ impl Ring for Bell {
 }
 
 /// A switch that ends what carries it. Once fired, it stays so.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Cancel {
+    /// The process it was made in.
+    generation: u64,
     fired: AtomicBool,
-    bells: Mutex<Vec<Arc<dyn Ring>>>,
+    bells: Mutex<Bells>,
+    /// What stands for it in a forked child, where its lock may be held for ever.
+    child: OnceLock<Arc<Cancel>>,
+}
+
+/// Bells in places that stay the same, so that each is taken off in one step.
+#[derive(Debug, Default)]
+struct Bells {
+    places: Vec<Option<Arc<dyn Ring>>>,
+    free: Vec<usize>,
+}
+
+impl Default for Cancel {
+    fn default() -> Self {
+        Cancel {
+            generation: sys::fork_generation(),
+            fired: AtomicBool::new(false),
+            bells: Mutex::default(),
+            child: OnceLock::new(),
+        }
+    }
 }
 
 impl Cancel {
@@ -89,10 +127,19 @@ impl Cancel {
     pub fn fire(&self) {
         self.fired.store(true, Ordering::SeqCst);
         // Rung with no lock held: whoever is woken may take itself off.
-        let bells = self.bells.lock().clone();
-        for bell in bells {
+        let bells = self.here().map_or(self, Arc::as_ref).bells.lock().places.clone();
+        for bell in bells.into_iter().flatten() {
             bell.ring();
         }
+    }
+
+    /// What stands for it in this process, if that is a forked child.
+    fn here(&self) -> Option<&Arc<Cancel>> {
+        if self.generation == sys::fork_generation() {
+            return None;
+        }
+        let child = self.child.get_or_init(Cancel::new);
+        Some(child.here().unwrap_or(child))
     }
 
     pub fn is_fired(&self) -> bool {
@@ -102,9 +149,21 @@ impl Cancel {
     /// Lets the switch ring `bell` until the guard is dropped. Look at `is_fired` after this, not
     /// before: a switch that fires in between has rung already.
     pub fn attach(self: &Arc<Self>, bell: &Arc<impl Ring + 'static>) -> Attached {
+        let cancel = Arc::clone(self.here().unwrap_or(self));
         let bell: Arc<dyn Ring> = Arc::clone(bell) as Arc<dyn Ring>;
-        self.bells.lock().push(Arc::clone(&bell));
-        Attached { cancel: Arc::clone(self), bell }
+        let mut bells = cancel.bells.lock();
+        let place = match bells.free.pop() {
+            Some(place) => {
+                bells.places[place] = Some(bell);
+                place
+            }
+            None => {
+                bells.places.push(Some(bell));
+                bells.places.len() - 1
+            }
+        };
+        drop(bells);
+        Attached { cancel, place }
     }
 }
 
@@ -112,14 +171,18 @@ impl Cancel {
 #[derive(Debug)]
 pub struct Attached {
     cancel: Arc<Cancel>,
-    bell: Arc<dyn Ring>,
+    place: usize,
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        let mut bells = self.cancel.bells.lock();
-        if let Some(i) = bells.iter().position(|bell| Arc::ptr_eq(bell, &self.bell)) {
-            bells.swap_remove(i);
+        // In a forked child the bell is the parent's.
+        if self.cancel.generation == sys::fork_generation() {
+            let mut bells = self.cancel.bells.lock();
+            bells.free.push(self.place);
+            let bell = bells.places[self.place].take();
+            drop(bells);
+            drop(bell);
         }
     }
 }
@@ -208,7 +271,7 @@ mod tests {
         assert!(bell.rung.load(Ordering::SeqCst));
         assert!(!other.rung.load(Ordering::SeqCst));
         drop(attached);
-        assert!(cancel.bells.lock().is_empty());
+        assert!(cancel.bells.lock().places.iter().all(Option::is_none));
     }
 
     #[test]

@@ -34,6 +34,15 @@ impl Generation {
     fn new(session: Session) -> Box<Self> {
         Box::new(Generation { session: Arc::new(session), child: OnceLock::new() })
     }
+
+    /// What the child has that this process is. Made outside of the `OnceLock`, so that nobody who
+    /// is forked meanwhile waits for a thread that is not there; of two, the first is kept.
+    fn child(&self) -> &Generation {
+        if self.child.get().is_none() {
+            let _ = self.child.set(Generation::new(self.session.in_child()));
+        }
+        self.child.get_or_init(|| Generation::new(self.session.in_child()))
+    }
 }
 
 impl Client {
@@ -46,10 +55,9 @@ impl Client {
 
     /// This process's session.
     fn session(&self) -> &Arc<Session> {
-        let mut generation = &self.here;
+        let mut generation = &*self.here;
         while generation.session.is_inherited() {
-            generation =
-                generation.child.get_or_init(|| Generation::new(generation.session.in_child()));
+            generation = generation.child();
         }
         &generation.session
     }

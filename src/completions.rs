@@ -43,11 +43,16 @@ impl Completions {
         let mut finished = self.finished.lock();
         finished.push_back(pending);
         // Under the lock, so that the descriptor always says what the queue holds.
-        if finished.len() == 1 {
+        let was_empty = finished.len() == 1;
+        if was_empty {
             self.signal.raise();
         }
         drop(finished);
-        self.arrived.notify_one();
+        // All: each of them waits for the queue not to be empty, whoever then takes what is in it.
+        // Nobody waits while something is in it.
+        if was_empty {
+            self.arrived.notify_all();
+        }
     }
 
     /// The fetch that finished first, if any is there.

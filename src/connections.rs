@@ -27,6 +27,10 @@ use crate::transport::{Connection, Exchange, Transport};
 struct Desk {
     dispatch: Dispatch<Arc<Pending>>,
     timer: Timer,
+    /// Workers that sleep because they have nothing to do.
+    idle_workers: usize,
+    /// Until when one of these sleeps at most, to keep the time while the timer cannot.
+    watched: Option<Instant>,
 }
 
 /// What the timer thread does.
@@ -35,6 +39,8 @@ enum Timer {
     /// It is not there, or about to look.
     Awake,
     SleepsUntil(Option<Instant>),
+    /// It tells someone, who may take as long as they like.
+    Away,
 }
 
 /// See the module.
@@ -62,7 +68,12 @@ impl Connections {
         Connections {
             generation: sys::fork_generation(),
             transport,
-            desk: Mutex::new(Desk { dispatch: Dispatch::new(size), timer: Timer::Awake }),
+            desk: Mutex::new(Desk {
+                dispatch: Dispatch::new(size),
+                timer: Timer::Awake,
+                idle_workers: 0,
+                watched: None,
+            }),
             work: Condvar::new(),
             tick: Condvar::new(),
             places: (0..size.get()).map(|_| Mutex::new(None)).collect(),
@@ -189,13 +200,13 @@ impl Connections {
     }
 
     /// Takes an asynchronous fetch in, unless closed or `most` are pending. `begin` makes its first
-    /// step. Says whether one more worker is wanted.
+    /// step. Says how many workers are wanted.
     pub fn submit(
         &self,
         pending: &Arc<Pending>,
         most: usize,
         begin: impl FnOnce(Instant) -> (Fetch, Step),
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let mut desk = self.desk.lock();
         if desk.dispatch.is_closed() {
             return Err(Error::closed());
@@ -207,16 +218,15 @@ impl Connections {
             ));
         }
         let now = Instant::now();
-        let (fetch, step) = begin(now);
+        let (mut fetch, mut step) = begin(now);
+        if pending.switch().is_fired() {
+            step = fetch.refused(Refusal::Failed(Error::canceled()), now);
+        }
         let id = desk.dispatch.submit(now, Arc::clone(pending), fetch, step);
         pending.submitted_as(id);
+        let wanted = desk.dispatch.workers_wanted();
         self.leave(desk, Vec::new());
-        Ok(())
-    }
-
-    /// Whether an asynchronous fetch would have to wait for a worker.
-    pub fn wants_worker(&self) -> bool {
-        self.desk.lock().dispatch.snapshot(Instant::now()).free_workers == 0
+        Ok(wanted)
     }
 
     /// Ends an asynchronous fetch that waits for something else than its answer.
@@ -247,13 +257,41 @@ impl Connections {
         let mut desk = self.desk.lock();
         loop {
             if let Some(run) = desk.dispatch.next_run() {
+                // Whoever sleeps sees to what else there is to run, and to the time.
+                desk.watched = None;
+                self.leave(desk, Vec::new());
                 return Some(run);
             }
             if desk.dispatch.is_over() {
                 return None;
             }
-            desk = self.work.wait(desk);
+            desk = self.idle(desk);
         }
+    }
+
+    /// Sleeps until there may be something for a worker to do. While the timer is away, whoever is
+    /// idle keeps the time, so that no fetch waits for somebody else's callback.
+    fn idle<'a>(&'a self, mut desk: MutexGuard<'a, Desk>) -> MutexGuard<'a, Desk> {
+        let watch = match desk.timer {
+            Timer::Away => desk.dispatch.next_deadline(),
+            Timer::Awake | Timer::SleepsUntil(_) => None,
+        };
+        let watch = watch.filter(|_| is_earlier(watch, desk.watched));
+        desk.watched = watch.or(desk.watched);
+        desk.idle_workers += 1;
+        desk = match watch {
+            Some(until) => self.work.wait_until(desk, until),
+            None => self.work.wait(desk),
+        };
+        desk.idle_workers -= 1;
+        let now = Instant::now();
+        if desk.watched.is_some_and(|until| until <= now) {
+            desk.watched = None;
+            let bells = desk.dispatch.advance(now);
+            self.leave(desk, bells);
+            desk = self.desk.lock();
+        }
+        desk
     }
 
     /// Decides what time decides, until there is something to deliver; `None` when nothing will
@@ -268,6 +306,8 @@ impl Connections {
                 desk = self.desk.lock();
             }
             if let Some(decided) = desk.dispatch.next_decided() {
+                desk.timer = Timer::Away;
+                self.leave(desk, Vec::new());
                 return Some(decided);
             }
             if desk.dispatch.is_over() {
@@ -282,11 +322,17 @@ impl Connections {
         }
     }
 
-    /// An outcome has been delivered.
-    pub fn delivered(&self) {
+    /// Someone is about to be told of an outcome. Before that, so that they can submit the next fetch
+    /// even if only one may be pending.
+    pub fn tell(&self) {
         let mut desk = self.desk.lock();
-        desk.dispatch.delivered();
+        desk.dispatch.tell();
         self.leave(desk, Vec::new());
+    }
+
+    /// Someone has been told.
+    pub fn told(&self) {
+        self.desk.lock().dispatch.told();
     }
 
     /// A lease that the dispatch granted, for a worker.
@@ -297,22 +343,28 @@ impl Connections {
     /// Unlocks the desk and wakes whom its state concerns.
     fn leave(&self, desk: MutexGuard<'_, Desk>, bells: Vec<Arc<Bell>>) {
         let is_over = desk.dispatch.is_over();
-        let has_runnable = desk.dispatch.has_runnable();
-        let is_due = match desk.timer {
-            Timer::Awake => false,
+        let mut for_worker = desk.dispatch.has_runnable();
+        let mut for_timer = false;
+        match desk.timer {
+            Timer::Awake => {}
             Timer::SleepsUntil(until) => {
-                desk.dispatch.has_decided() || is_earlier(desk.dispatch.next_deadline(), until)
+                let next = desk.dispatch.next_deadline();
+                for_timer = desk.dispatch.has_decided() || is_earlier(next, until);
             }
-        };
+            Timer::Away => {
+                let next = desk.dispatch.next_deadline();
+                for_worker |= desk.idle_workers > 0 && is_earlier(next, desk.watched);
+            }
+        }
         drop(desk);
         if is_over {
             self.work.notify_all();
             self.tick.notify_all();
         } else {
-            if has_runnable {
+            if for_worker {
                 self.work.notify_one();
             }
-            if is_due {
+            if for_timer {
                 self.tick.notify_one();
             }
         }

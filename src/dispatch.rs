@@ -25,6 +25,9 @@ use crate::fetch::{Fetch, Refusal, Step};
 use crate::model::Variants;
 use crate::pool::{Answer, Lease, Pool, Snapshot, Ticket, Waiter};
 
+#[cfg(test)]
+mod tests;
+
 /// Names a pending fetch.
 pub type Id = u64;
 
@@ -76,8 +79,10 @@ pub struct Dispatch<P> {
     pauses: BTreeSet<(Instant, Id)>,
     runnable: VecDeque<Run<P>>,
     decided: VecDeque<Decided<P>>,
-    /// Submitted and not delivered.
+    /// Submitted, and nobody is being told yet.
     pending: usize,
+    /// Their tellers are being told.
+    telling: usize,
     closed: bool,
 }
 
@@ -91,6 +96,7 @@ impl<P> Dispatch<P> {
             runnable: VecDeque::new(),
             decided: VecDeque::new(),
             pending: 0,
+            telling: 0,
             closed: false,
         }
     }
@@ -113,8 +119,10 @@ impl<P> Dispatch<P> {
 
     #[must_use = "these bells must be rung"]
     pub fn withdraw(&mut self, now: Instant, ticket: Ticket) -> Vec<Arc<Bell>> {
+        let mut bells = self.advance(now);
         let woken = self.pool.withdraw(now, ticket);
-        self.settle(now, woken)
+        bells.extend(self.settle(now, woken));
+        bells
     }
 
     // What happens to leases, whoever has them.
@@ -122,8 +130,11 @@ impl<P> Dispatch<P> {
     /// Gives a slot back. See [`Pool::release`].
     #[must_use = "these bells must be rung"]
     pub fn release(&mut self, now: Instant, lease: Lease, warm: bool) -> Vec<Arc<Bell>> {
+        // Whose pause is over stands in line by now, also if nobody had the time to put it there.
+        let mut bells = self.advance(now);
         let woken = self.pool.release(now, lease, warm);
-        self.settle(now, woken)
+        bells.extend(self.settle(now, woken));
+        bells
     }
 
     pub fn reap(&mut self, now: Instant, idle_for: Duration) -> Vec<usize> {
@@ -177,11 +188,13 @@ impl<P> Dispatch<P> {
         }
     }
 
-    /// Ends a fetch that waits. One that a worker has, or that has ended, is left alone.
+    /// Ends a fetch that waits. One that a worker has, or that has ended, is left alone; so is one
+    /// whose time was over before, whoever noticed.
     #[must_use = "these bells must be rung"]
     pub fn cancel(&mut self, now: Instant, id: Id) -> Vec<Arc<Bell>> {
+        let mut bells = self.advance(now);
         let Some(Waiting { pending, mut fetch, place }) = self.waiting.remove(&id) else {
-            return Vec::new();
+            return bells;
         };
         let (step, woken) = match place {
             Place::InLine(ticket) => {
@@ -194,10 +207,12 @@ impl<P> Dispatch<P> {
             }
         };
         self.go_on(now, id, pending, fetch, step);
-        self.settle(now, woken)
+        bells.extend(self.settle(now, woken));
+        bells
     }
 
-    /// Time has passed: decides what is overdue, and ends the pauses that are over.
+    /// Time has passed: decides what is overdue, and ends the pauses that are over. Those end when
+    /// they were due: if this comes late, what they go on to is bounded as if it had not.
     #[must_use = "these bells must be rung"]
     pub fn advance(&mut self, now: Instant) -> Vec<Arc<Bell>> {
         let woken = self.pool.expire(now);
@@ -207,7 +222,7 @@ impl<P> Dispatch<P> {
         {
             self.pauses.pop_first();
             if let Some(Waiting { pending, mut fetch, .. }) = self.waiting.remove(&id) {
-                let step = fetch.resumed(now);
+                let step = fetch.resumed(until);
                 self.go_on(now, id, pending, fetch, step);
             }
         }
@@ -226,9 +241,10 @@ impl<P> Dispatch<P> {
     /// Ends all that wait; what is leased comes back by itself.
     #[must_use = "these bells must be rung"]
     pub fn close(&mut self, now: Instant) -> Vec<Arc<Bell>> {
+        let mut bells = self.advance(now);
         self.closed = true;
         let woken = self.pool.close(now);
-        let bells = self.settle(now, woken);
+        bells.extend(self.settle(now, woken));
         while let Some((_, id)) = self.pauses.pop_first() {
             if let Some(Waiting { pending, mut fetch, .. }) = self.waiting.remove(&id) {
                 let step = fetch.stopped(Error::closed(), now);
@@ -243,8 +259,10 @@ impl<P> Dispatch<P> {
     /// One more worker has nothing to do.
     #[must_use = "these bells must be rung"]
     pub fn worker_ready(&mut self, now: Instant) -> Vec<Arc<Bell>> {
+        let mut bells = self.advance(now);
         let woken = self.pool.worker_ready(now);
-        self.settle(now, woken)
+        bells.extend(self.settle(now, woken));
+        bells
     }
 
     /// The next exchange to make.
@@ -257,9 +275,21 @@ impl<P> Dispatch<P> {
         self.decided.pop_front()
     }
 
-    /// An outcome has been delivered, by whomever.
-    pub fn delivered(&mut self) {
+    /// Someone is about to be told of an outcome, by whomever; from now on the fetch is not pending.
+    pub fn tell(&mut self) {
         self.pending -= 1;
+        self.telling += 1;
+    }
+
+    /// Someone has been told.
+    pub fn told(&mut self) {
+        self.telling -= 1;
+    }
+
+    /// How many workers can be busy at once as things stand: each fetch keeps one busy at most, and
+    /// so does each teller. With that many none ever waits in line for want of a worker.
+    pub fn workers_wanted(&self) -> usize {
+        self.pending + self.telling
     }
 
     pub fn has_runnable(&self) -> bool {
@@ -270,12 +300,12 @@ impl<P> Dispatch<P> {
         !self.decided.is_empty()
     }
 
-    /// Fetches that were submitted and not delivered yet.
+    /// Fetches that were submitted, and of whose outcome nobody is being told yet.
     pub fn pending(&self) -> usize {
         self.pending
     }
 
-    /// Whether nothing will ever be left to do.
+    /// Whether nothing will ever be left to begin.
     pub fn is_over(&self) -> bool {
         self.closed && self.pending == 0
     }

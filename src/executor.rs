@@ -4,8 +4,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 
+use crate::error::{Error, Status};
 use crate::session::Session;
 use crate::sync::Mutex;
 use crate::sys;
@@ -17,48 +19,62 @@ const STACK_BYTES: usize = 2 << 20;
 #[derive(Debug, Default)]
 pub struct Executor {
     threads: Mutex<Threads>,
+    /// As in `threads`, for a look without the lock. If there are any, there is a timer.
+    workers: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Threads {
-    workers: usize,
     timer: bool,
     handles: Vec<JoinHandle<()>>,
 }
 
 impl Executor {
-    /// Sees to it that there is a timer, and one more worker if `wanted` and there are fewer than
-    /// `limit`. Fails if there is none at all and none can be started.
-    pub fn provide(&self, session: &Arc<Session>, wanted: bool, limit: usize) -> io::Result<()> {
+    /// Sees to it that there are a timer and `workers` workers, or as many as the session may have.
+    /// Fails if none can be started, and if the session is closing: none is started then.
+    pub fn provide(&self, session: &Arc<Session>, workers: usize) -> Result<(), Error> {
+        let workers = workers.min(session.workers_at_most());
+        if self.workers.load(Ordering::SeqCst) >= workers {
+            return Ok(());
+        }
         let mut threads = self.threads.lock();
+        if session.is_closing() {
+            return Err(Error::closed());
+        }
+        self.start(&mut threads, session, workers).map_err(|error| {
+            let message = format!("no thread can be started to run the fetch: {error}");
+            Error::new(Status::QueueFull, message)
+        })
+    }
+
+    fn start(
+        &self,
+        threads: &mut Threads,
+        session: &Arc<Session>,
+        workers: usize,
+    ) -> io::Result<()> {
         if !threads.timer {
             let timer = Arc::clone(session);
             let handle = sys::spawn("exp-timer", STACK_BYTES, move || timer.keep_time())?;
             threads.timer = true;
             threads.handles.push(handle);
         }
-        if threads.workers == 0 || (wanted && threads.workers < limit) {
+        while self.workers.load(Ordering::SeqCst) < workers {
             let worker = Arc::clone(session);
-            match sys::spawn("exp-worker", STACK_BYTES, move || worker.work()) {
-                Ok(handle) => {
-                    threads.workers += 1;
-                    threads.handles.push(handle);
-                }
-                Err(error) if threads.workers == 0 => return Err(error),
-                Err(_) => {} // those that are there do it, later
-            }
+            let handle = sys::spawn("exp-worker", STACK_BYTES, move || worker.work())?;
+            threads.handles.push(handle);
+            self.workers.fetch_add(1, Ordering::SeqCst);
         }
         Ok(())
     }
 
-    /// Waits for the threads to be gone, which they are about to be; but not for the one that asks.
+    /// Waits for the threads to be gone, which they are about to be, the session being over. Whoever
+    /// comes second waits too.
     pub fn join(&self) {
-        let handles = std::mem::take(&mut self.threads.lock().handles);
-        for handle in handles {
-            if handle.thread().id() != thread::current().id() {
-                // A panic of theirs was caught and logged where it happened.
-                let _ = handle.join();
-            }
+        let mut threads = self.threads.lock();
+        for handle in threads.handles.drain(..) {
+            // A panic of theirs was caught and logged where it happened.
+            let _ = handle.join();
         }
     }
 }

@@ -8,8 +8,10 @@ use std::time::Instant;
 
 use crate::cancel::{Attached, Cancel, Ring};
 use crate::completions::Completions;
+use crate::contain::contain;
 use crate::deadline::Deadline;
 use crate::dispatch::Id;
+use crate::error::Error;
 use crate::logger::Logger;
 use crate::options::FetchOptions;
 use crate::session::{Fetched, Session};
@@ -105,7 +107,8 @@ impl Pending {
         &self.cancel
     }
 
-    /// Lets the switch in its options end it too.
+    /// Lets the switch in its options end it too, until it is over. Before it is started, since it
+    /// may be over at once, and would then stay on the switch for good.
     pub fn attach(self: &Arc<Self>) {
         if let Some(cancel) = &self.options.cancel {
             *self.attached.lock() = Some(cancel.attach(self));
@@ -130,21 +133,31 @@ impl Pending {
         }
     }
 
-    /// Tells whoever is to be told. Called once.
-    pub fn deliver(self: &Arc<Self>, fetched: Fetched) {
+    /// No switch of the caller's reaches it any more.
+    pub fn detach(&self) {
         drop(self.attached.lock().take());
+    }
+
+    /// Tells whoever is to be told. Called once. Fails if they panicked.
+    pub fn deliver(self: &Arc<Self>, fetched: Fetched) -> Result<(), Error> {
+        self.detach();
         let teller = self.teller.lock().take();
         match teller {
             Some(Teller::Callback(callback)) => {
                 *self.outcome.lock() = Outcome::BeingTold(thread::current().id());
-                callback(fetched);
-                self.settle(Outcome::Given);
+                let told = contain(|| callback(fetched));
+                // In a child that the callback forked, other threads' locks may be held for ever.
+                if !self.is_inherited() {
+                    self.settle(Outcome::Given);
+                }
+                told
             }
             Some(Teller::Completions(completions)) => {
                 self.settle(Outcome::Kept(Box::new(fetched)));
                 completions.push(Arc::clone(self));
+                Ok(())
             }
-            None => {}
+            None => Ok(()),
         }
     }
 

@@ -220,6 +220,9 @@ impl Session {
     /// run are waited for. What still runs after `limit` is cut off, and that is a timeout.
     pub fn close(&self, limit: Limit) -> Result<(), Error> {
         self.begin_close();
+        if self.runs_here() {
+            return Err(Error::new(Status::Timeout, "a fetch cannot wait for its own end"));
+        }
         if self.wait_idle(Deadline::after(Instant::now(), limit)) {
             self.executor.join();
             return Ok(());

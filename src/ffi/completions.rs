@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::guard;
-use super::handle::{Object, find, give, hold, lend};
+use super::handle::{Object, give, hold};
 use super::pending::exp_pending;
 use super::status::exp_status;
 use crate::completions::Completions;
@@ -45,8 +45,7 @@ pub extern "C" fn exp_completions_new() -> *mut exp_completions {
 pub unsafe extern "C" fn exp_completions_fd(completions: *mut exp_completions) -> c_int {
     guard::value(-1, || {
         // SAFETY: the contract of the boundary (mod.rs).
-        let completions = unsafe { find(completions.cast_const()) }?;
-        Ok(completions.map_or(-1, |completions| completions.body.fd()))
+        Ok(unsafe { hold(completions.cast_const()) }?.body.fd())
     })
 }
 
@@ -58,7 +57,7 @@ pub unsafe extern "C" fn exp_completions_next(
 ) -> *mut exp_pending {
     guard::value(ptr::null_mut(), || {
         // SAFETY: the contract of the boundary (mod.rs).
-        let pending = unsafe { lend(completions.cast_const()) }?.body.next();
+        let pending = unsafe { hold(completions.cast_const()) }?.body.next();
         Ok(pending.map_or(ptr::null_mut(), give))
     })
 }

@@ -9,7 +9,7 @@ use super::client::{exp_client, fetched_by, inside};
 use super::completions::exp_completions;
 use super::error::{Failure, Report, exp_error};
 use super::guard;
-use super::handle::{Handle, Object, Out, borrowed, find, hold, lend};
+use super::handle::{Handle, Object, Out, borrowed, hold};
 use super::options::{UserData, exp_fetch_options};
 use super::settings::snapshot;
 use super::status::exp_status;
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn exp_fetch_v2_submit(
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe {
         start(client, user, options, data, Out::new(pending_out), Out::new(error_out), |_| {
-            let completions = lend(completions.cast_const())?;
+            let completions = hold(completions.cast_const())?;
             if completions.body.is_inherited() {
                 return Err(Error::invalid_argument(
                     "completions was made before a fork; make another in this process",
@@ -169,10 +169,7 @@ pub unsafe extern "C" fn exp_pending_take(
 pub unsafe extern "C" fn exp_pending_user_data(pending: *const exp_pending) -> *mut c_void {
     guard::value(ptr::null_mut(), || {
         // SAFETY: the contract of the boundary (mod.rs).
-        let pending = unsafe { find(pending) }?;
-        Ok(pending.map_or(ptr::null_mut(), |pending| {
-            ptr::with_exposed_provenance_mut(pending.body.token)
-        }))
+        Ok(ptr::with_exposed_provenance_mut(unsafe { hold(pending) }?.body.token))
     })
 }
 

@@ -1,5 +1,7 @@
 //! The asynchronous half of a session: fetches that are submitted, run by workers, and delivered.
 
+use std::cell::Cell;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -8,11 +10,16 @@ use super::{Fetched, Running, Session};
 use crate::cancel::Stop;
 use crate::contain::contain;
 use crate::dispatch::{Decided, Id, Run};
-use crate::error::{Error, Status};
+use crate::error::Error;
 use crate::fetch::{Fetch, Refusal, Step};
 use crate::model::{User, Variants};
 use crate::options::FetchOptions;
 use crate::pending::{Pending, Teller};
+
+thread_local! {
+    /// The session whose thread this is, by address; it lives as long as the thread.
+    static WORKS_FOR: Cell<usize> = const { Cell::new(0) };
+}
 
 impl Session {
     /// Makes a fetch ready to be started; nothing happens before that. `token` is what the host
@@ -30,29 +37,43 @@ impl Session {
     /// Starts a fetch. If this succeeds, its teller is told exactly once, on another thread,
     /// maybe before this returns; otherwise never.
     pub fn start(self: &Arc<Self>, pending: &Arc<Pending>) -> Result<(), Error> {
-        if self.closing.is_fired() {
-            return Err(Error::closed());
-        }
-        let limit = self.config.pool_size as usize;
-        self.executor.provide(self, self.connections.wants_worker(), limit).map_err(|error| {
-            let message = format!("no thread can be started to run the fetch: {error}");
-            Error::new(Status::QueueFull, message)
-        })?;
+        self.executor.provide(self, 1)?;
+        pending.attach();
         self.running.fetch_add(1, Ordering::SeqCst);
         let begun = self.connections.submit(pending, self.config.max_pending as usize, |now| {
             self.metrics.fetches.increment();
             let random = self.random ^ self.metrics.fetches.value();
             Fetch::begin(&self.rules, pending.options.deadline, random, now)
         });
-        if begun.is_err() {
-            drop(Running(self));
-            return begun;
+        match begun {
+            Ok(workers_wanted) => {
+                // There is one; where no more can be had, that one does it all.
+                let _ = self.executor.provide(self, workers_wanted);
+                if pending.switch().is_fired() {
+                    pending.cancel();
+                }
+                Ok(())
+            }
+            Err(error) => {
+                pending.detach();
+                drop(Running(self));
+                Err(error)
+            }
         }
-        pending.attach();
-        if pending.switch().is_fired() {
-            pending.cancel();
-        }
-        Ok(())
+    }
+
+    /// Whether no thread may be started any more.
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_fired()
+    }
+
+    pub fn workers_at_most(&self) -> usize {
+        self.config.pool_size as usize
+    }
+
+    /// Whether this is one of the session's own threads.
+    pub(super) fn runs_here(&self) -> bool {
+        WORKS_FOR.get() == ptr::from_ref(self).addr()
     }
 
     /// Ends a fetch that is in line or pauses. One in the middle of its exchange hears of it by its
@@ -63,14 +84,20 @@ impl Session {
 
     /// What a worker does, until the session is over.
     pub fn work(self: Arc<Self>) {
-        while let Some(run) = self.connections.next_run() {
+        WORKS_FOR.set(Arc::as_ptr(&self).addr());
+        while !self.is_inherited()
+            && let Some(run) = self.connections.next_run()
+        {
             self.run(run);
         }
     }
 
     /// What the timer does, until the session is over.
     pub fn keep_time(self: Arc<Self>) {
-        while let Some(decided) = self.connections.next_decided() {
+        WORKS_FOR.set(Arc::as_ptr(&self).addr());
+        while !self.is_inherited()
+            && let Some(decided) = self.connections.next_decided()
+        {
             self.deliver(decided);
         }
     }
@@ -80,6 +107,9 @@ impl Session {
         let bounds = fetch.leased(Instant::now());
         let stop = Stop::new(Some(Arc::clone(pending.switch())), None);
         let exchanged = contain(|| {
+            if pending.switch().is_fired() {
+                return Err(Error::canceled());
+            }
             leased
                 .exchange(bounds, &pending.user, &pending.options, &stop)
                 .map(|(result, timings)| (result.and_then(|body| self.decode(body)), timings))
@@ -99,12 +129,18 @@ impl Session {
     fn deliver(&self, Decided { pending, fetch, result }: Decided<Arc<Pending>>) {
         let fetched = fetched(fetch, result);
         self.ended(&fetched, pending.began.elapsed());
-        if let Err(defect) = contain(|| pending.deliver(fetched)) {
+        self.connections.tell();
+        let told = pending.deliver(fetched);
+        drop(pending);
+        let _running = Running(self);
+        // In a child that a callback forked, the desk is the parent's, and so is this thread's work.
+        if self.is_inherited() {
+            return;
+        }
+        self.connections.told();
+        if let Err(defect) = told {
             self.log_defect(&defect);
         }
-        drop(pending);
-        self.connections.delivered();
-        drop(Running(self));
     }
 }
 
