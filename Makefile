@@ -13,7 +13,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 
 VERSION := $(shell packaging/version)
 SONAME := libexperiment.so.$(firstword $(subst ., ,$(VERSION)))
-C_SOURCES = $(wildcard tests/c/*.[ch] examples/c/*.[ch] packaging/*/*.[ch])
+C_SOURCES = $(wildcard tests/c/*.[ch] examples/c/*.[ch] packaging/*/*.[ch] benches/*.c)
 MOCK_SERVICE = $(shell $(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/mock-service
 
 # Only `make header` writes the header; for everything else, one that is not what src/ffi makes is an
@@ -58,6 +58,14 @@ test-library: build
 
 test-examples: build mock-service
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/test.sh
+
+# Instructions, not seconds: they hardly depend on what else the machine does.
+test-speed: build
+	@benches/run --gate
+
+bench: toolchain build ## a warm fetch beside libcurl, stock ureq and a bare socket; how late a timeout is
+	@benches/run
+	$(CARGO) bench --locked --bench overshoot
 
 mock-service:
 	@$(CARGO) build --locked --quiet --package mock-service

@@ -80,6 +80,17 @@ pub struct Gauges {
     pub pending: usize,
 }
 
+impl Gauges {
+    fn named(self) -> [(&'static str, &'static str, usize); 4] {
+        [
+            ("connections_leased", "Connections in use.", self.leased),
+            ("connections_idle", "Connections open and unused.", self.idle),
+            ("fetches_waiting", "Fetches in line for a connection.", self.waiting),
+            ("fetches_pending", "Asynchronous fetches not delivered yet.", self.pending),
+        ]
+    }
+}
+
 /// The counters of one client.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -194,23 +205,16 @@ impl Metrics {
         ]
     }
 
-    /// Everything as one JSON object; times in seconds.
+    /// Everything as one JSON object; times in seconds. (The names need no escapes.)
     pub fn to_json(&self, gauges: Gauges) -> String {
-        let mut root = serde_json::Map::new();
-        for (name, _, counter) in self.plain() {
-            root.insert(name.into(), counter.value().into());
-        }
-        for family in self.families() {
+        let plain = self.plain().map(|(name, _, counter)| (name, counter.value().to_string()));
+        let families = self.families().map(|family| {
             let values = family.values.into_iter();
-            let values = values.map(|(label, value)| (label.into(), value.into())).collect();
-            root.insert(family.name.into(), serde_json::Value::Object(values));
-        }
-        root.insert("connections_leased".into(), gauges.leased.into());
-        root.insert("connections_idle".into(), gauges.idle.into());
-        root.insert("fetches_waiting".into(), gauges.waiting.into());
-        root.insert("fetches_pending".into(), gauges.pending.into());
-        root.insert("fetch_seconds".into(), self.latency.to_json());
-        serde_json::Value::Object(root).to_string()
+            (family.name, json_object(values.map(|(label, value)| (label, value.to_string()))))
+        });
+        let gauges = gauges.named().map(|(name, _, value)| (name, value.to_string()));
+        let latency = [("fetch_seconds", self.latency.to_json())];
+        json_object(plain.into_iter().chain(families).chain(gauges).chain(latency))
     }
 
     /// Everything in the OpenMetrics text format, version 1.0.0.
@@ -227,12 +231,7 @@ impl Metrics {
                 line(&mut out, format_args!("experiment_{name}_total{which} {value}"));
             }
         }
-        for (name, help, value) in [
-            ("connections_leased", "Connections in use.", gauges.leased),
-            ("connections_idle", "Connections open and unused.", gauges.idle),
-            ("fetches_waiting", "Fetches in line for a connection.", gauges.waiting),
-            ("fetches_pending", "Asynchronous fetches not delivered yet.", gauges.pending),
-        ] {
+        for (name, help, value) in gauges.named() {
             header(&mut out, name, "gauge", help);
             line(&mut out, format_args!("experiment_{name} {value}"));
         }
@@ -241,6 +240,11 @@ impl Metrics {
         out.push_str("# EOF\n");
         out
     }
+}
+
+fn json_object(members: impl IntoIterator<Item = (&'static str, String)>) -> String {
+    let members = members.into_iter().map(|(name, value)| format!("\"{name}\":{value}"));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
 fn header(out: &mut String, name: &str, kind: &str, help: &str) {
@@ -286,14 +290,21 @@ impl Histogram {
         self.sum_micros.load(Ordering::Relaxed) as f64 / 1e6
     }
 
-    fn to_json(&self) -> serde_json::Value {
+    fn to_json(&self) -> String {
         let cumulated = self.cumulated();
         let count = cumulated.last().map_or(0, |&(_, count)| count);
-        let buckets: Vec<serde_json::Value> = cumulated
+        let buckets: Vec<String> = cumulated
             .into_iter()
-            .map(|(bound, count)| serde_json::json!({"le": bound, "count": count}))
+            .map(|(bound, count)| {
+                let bound = bound.map_or_else(|| "null".to_owned(), |bound| format!("{bound:?}"));
+                json_object([("le", bound), ("count", count.to_string())])
+            })
             .collect();
-        serde_json::json!({"count": count, "sum": self.sum_seconds(), "buckets": buckets})
+        json_object([
+            ("count", count.to_string()),
+            ("sum", format!("{:?}", self.sum_seconds())),
+            ("buckets", format!("[{}]", buckets.join(","))),
+        ])
     }
 
     fn write_openmetrics(&self, out: &mut String, name: &str) {
