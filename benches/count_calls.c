@@ -21,8 +21,7 @@ static atomic_long kernel_calls, allocations, threads;
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 #define COUNTED(result, name, parameters, arguments)                                               \
-    result name parameters                                                                         \
-    {                                                                                              \
+    result name parameters {                                                                       \
         static __typeof__(&name) next;                                                             \
         if (!next)                                                                                 \
             next = NEXT(name);                                                                     \
@@ -50,14 +49,12 @@ COUNTED(int, setsockopt, (int fd, int level, int name, const void *value, sockle
         (fd, level, name, value, size))
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
-                   void *argument)
-{
+                   void *argument) {
     atomic_fetch_add(&threads, 1);
     return NEXT(pthread_create)(thread, attributes, start, argument);
 }
 
-long syscall(long number, ...)
-{
+long syscall(long number, ...) {
     va_list list;
     long a[6];
     va_start(list, number);
@@ -72,25 +69,21 @@ extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 
-void *malloc(size_t size)
-{
+void *malloc(size_t size) {
     atomic_fetch_add(&allocations, 1);
     return __libc_malloc(size);
 }
 
-void *calloc(size_t count, size_t size)
-{
+void *calloc(size_t count, size_t size) {
     atomic_fetch_add(&allocations, 1);
     return __libc_calloc(count, size);
 }
 
-void *realloc(void *memory, size_t size)
-{
+void *realloc(void *memory, size_t size) {
     atomic_fetch_add(&allocations, 1);
     return __libc_realloc(memory, size);
 }
 
-__attribute__((destructor)) static void print_totals(void)
-{
+__attribute__((destructor)) static void print_totals(void) {
     dprintf(2, "calls %ld %ld %ld\n", kernel_calls, allocations, threads);
 }

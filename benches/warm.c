@@ -25,8 +25,7 @@
 static const char *server_url;
 static const char *ca_file;
 
-static void fail(const char *what)
-{
+static void fail(const char *what) {
     fprintf(stderr, "warm: %s\n", what);
     exit(1);
 }
@@ -36,8 +35,7 @@ static void fail(const char *what)
 static int bare_socket;
 static char bare_request[1024];
 
-static void bare_open(void)
-{
+static void bare_open(void) {
     char host[64];
     unsigned port;
     if (sscanf(server_url, "http://%63[^:]:%u", host, &port) != 2)
@@ -55,8 +53,7 @@ static void bare_open(void)
              host, port, sizeof USER - 1);
 }
 
-static void bare_fetch(void)
-{
+static void bare_fetch(void) {
     char answer[65536];
     size_t have = 0;
     const char *body = NULL;
@@ -79,8 +76,7 @@ static void bare_fetch(void)
 
 static CURL *curl;
 
-static size_t curl_write(char *data, size_t size, size_t count, void *total)
-{
+static size_t curl_write(char *data, size_t size, size_t count, void *total) {
     (void)data;
     *(size_t *)total += size * count;
     return size * count;
@@ -88,8 +84,7 @@ static size_t curl_write(char *data, size_t size, size_t count, void *total)
 
 static size_t curl_total;
 
-static void curl_open(void)
-{
+static void curl_open(void) {
     static char url[256];
     struct curl_slist *headers = NULL;
     snprintf(url, sizeof url, "%s/sdk/v2/vardata?v=0", server_url);
@@ -108,8 +103,7 @@ static void curl_open(void)
         curl_easy_setopt(curl, CURLOPT_CAINFO, ca_file);
 }
 
-static void curl_fetch(void)
-{
+static void curl_fetch(void) {
     if (curl_easy_perform(curl) != CURLE_OK)
         fail("curl: the fetch failed");
 }
@@ -119,8 +113,7 @@ static void curl_fetch(void)
 static exp_client *client;
 static exp_user *user;
 
-static void exp_open(void)
-{
+static void exp_open(void) {
     exp_config *config = exp_config_new();
     exp_error *error = NULL;
     exp_config_set_server_url(config, server_url);
@@ -134,8 +127,7 @@ static void exp_open(void)
     exp_user_set_device_id(user, "device-5678");
 }
 
-static exp_variants *exp_answer(void)
-{
+static exp_variants *exp_answer(void) {
     exp_variants *variants = NULL;
     exp_error *error = NULL;
     if (exp_fetch_v2(client, user, NULL, &variants, &error) != EXP_OK)
@@ -143,33 +135,26 @@ static exp_variants *exp_answer(void)
     return variants;
 }
 
-static void exp_fetch(void)
-{
-    exp_free(exp_answer());
-}
+static void exp_fetch(void) { exp_free(exp_answer()); }
 
 /* measuring */
 
-static double micros(struct timespec time)
-{
+static double micros(struct timespec time) {
     return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
 }
 
-static double now(clockid_t clock)
-{
+static double now(clockid_t clock) {
     struct timespec time;
     clock_gettime(clock, &time);
     return micros(time);
 }
 
-static int ascending(const void *a, const void *b)
-{
+static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static void measure(const char *name, void (*open)(void), void (*fetch)(void), long count)
-{
+static void measure(const char *name, void (*open)(void), void (*fetch)(void), long count) {
     double *took = malloc((size_t)count * sizeof *took);
     open();
     fetch(); /* connects */
@@ -185,8 +170,7 @@ static void measure(const char *name, void (*open)(void), void (*fetch)(void), l
     free(took);
 }
 
-static void measure_lookup(long count)
-{
+static void measure_lookup(long count) {
     exp_open();
     exp_variants *variants = exp_answer();
     const char *keys[64];
@@ -206,8 +190,7 @@ static void measure_lookup(long count)
     exp_free(variants);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     if (argc < 4)
         fail("usage: warm bare|curl|exp|lookup COUNT URL [CA_FILE]");
     const char *driver = argv[1];

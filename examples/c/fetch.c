@@ -12,23 +12,20 @@
 #include <stdlib.h>
 #include <time.h>
 
-static double now_millis(void)
-{
+static double now_millis(void) {
     struct timespec now;
     timespec_get(&now, TIME_UTC);
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
 /* Prints what went wrong, and gives the error up. */
-static void complain(const char *what, exp_status status, exp_error *error)
-{
+static void complain(const char *what, exp_status status, exp_error *error) {
     fprintf(stderr, "%s: %s: %s\n", what, exp_status_name(status), exp_error_message(error));
     exp_free(error);
 }
 
 /* One client for the whole program: every thread may fetch with it. NULL if it cannot be made. */
-static exp_client *open_client(const char *timeout_millis)
-{
+static exp_client *open_client(const char *timeout_millis) {
     const char *api_key = getenv("EXPERIMENT_API_KEY");
     const char *server_url = getenv("EXPERIMENT_SERVER_URL");
     exp_client *client = NULL;
@@ -49,13 +46,9 @@ static exp_client *open_client(const char *timeout_millis)
 }
 
 /* What is absent comes as NULL. */
-static const char *or_dash(const char *text)
-{
-    return text ? text : "-";
-}
+static const char *or_dash(const char *text) { return text ? text : "-"; }
 
-static void print_variants(const exp_variants *variants)
-{
+static void print_variants(const exp_variants *variants) {
     printf("%-16s %-8s %-8s %s\n", "FLAG", "KEY", "VALUE", "PAYLOAD");
     for (size_t i = 0; i < exp_variants_count(variants); i++) {
         const exp_variant *variant = exp_variants_at(variants, i);
@@ -65,8 +58,7 @@ static void print_variants(const exp_variants *variants)
     }
 }
 
-static int fetch_and_print(exp_client *client, const char *user_id)
-{
+static int fetch_and_print(exp_client *client, const char *user_id) {
     exp_variants *variants = NULL;
     exp_error *error = NULL;
     exp_user *user = exp_user_new();
@@ -87,8 +79,7 @@ static int fetch_and_print(exp_client *client, const char *user_id)
     return status == EXP_OK ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     if (argc < 2 || argc > 3) {
         fprintf(stderr, "usage: %s USER_ID [TIMEOUT_MILLIS]\n", argv[0]);
         return EXIT_FAILURE;

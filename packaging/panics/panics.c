@@ -4,8 +4,7 @@
 
 #if defined(OPENED)
 /* POSIX lets dlsym's result be a function; ISO C has no cast for it. */
-static int call(void *library, const char *name)
-{
+static int call(void *library, const char *name) {
     int (*function)(void);
     void *symbol = dlsym(library, name);
     memcpy(&function, &symbol, sizeof function);
@@ -20,8 +19,7 @@ int exp_caught_on_thread(void);
 int other_caught(void);
 #endif
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     int caught, on_thread, other = 1;
     (void)argc, (void)argv;
 #if defined(OPENED)

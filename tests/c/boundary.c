@@ -76,12 +76,12 @@ static int is_kind(int kind, int wanted) {
 }
 
 /* Makes a call, in which `o` is the object, with NULL and with every object of a wrong kind. */
-#define WITH_WRONG(wanted, call_and_check)                                                \
-    for (int kind = -1; kind < KINDS; kind++) {                                           \
-        void *o = kind < 0 ? NULL : objects[kind];                                        \
-        if (!is_kind(kind, wanted)) {                                                     \
-            call_and_check;                                                               \
-        }                                                                                 \
+#define WITH_WRONG(wanted, call_and_check)                                                         \
+    for (int kind = -1; kind < KINDS; kind++) {                                                    \
+        void *o = kind < 0 ? NULL : objects[kind];                                                 \
+        if (!is_kind(kind, wanted)) {                                                              \
+            call_and_check;                                                                        \
+        }                                                                                          \
     }
 
 #define REFUSES(wanted, call) WITH_WRONG(wanted, CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call))
@@ -102,15 +102,16 @@ static void check_words(const char *argument, int wanted, int kind, const exp_er
 }
 
 /* The same for a call with outs, `out` and `error`; NULL may be allowed. */
-#define REFUSES_WITH_ERROR(wanted, argument, null_too, call)                              \
-    WITH_WRONG(wanted, if (kind >= 0 || null_too) {                                       \
-        out = GARBAGE;                                                                    \
-        error = GARBAGE;                                                                  \
-        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                     \
-        CHECK_THAT(out == NULL, #call);                                                   \
-        check_words(argument, wanted, kind, error);                                       \
-        exp_free(error);                                                                  \
-    })
+#define REFUSES_WITH_ERROR(wanted, argument, null_too, call)                                       \
+    WITH_WRONG(                                                                                    \
+        wanted, if (kind >= 0 || null_too) {                                                       \
+            out = GARBAGE;                                                                         \
+            error = GARBAGE;                                                                       \
+            CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                          \
+            CHECK_THAT(out == NULL, #call);                                                        \
+            check_words(argument, wanted, kind, error);                                            \
+            exp_free(error);                                                                       \
+        })
 
 static void setters_refuse_null_and_other_objects(void) {
     REFUSES(CONFIG, exp_config_set_server_url(o, "http://host"));
@@ -140,8 +141,8 @@ static void setters_refuse_null_and_other_objects(void) {
     REFUSES(CONFIG, exp_config_set_library_n(o, "lib", 3));
     REFUSES(CONFIG, exp_config_set_debug(o, EXP_TRUE));
     REFUSES(CONFIG, exp_config_set_log_callback(o, NULL, NULL, NULL, EXP_LOG_INFO));
-#define TEXT_FIELD(field)                                                                 \
-    REFUSES(USER, exp_user_set_##field(o, "text"));                                       \
+#define TEXT_FIELD(field)                                                                          \
+    REFUSES(USER, exp_user_set_##field(o, "text"));                                                \
     REFUSES(USER, exp_user_set_##field##_n(o, "text", 4));
 #include "user_fields.h"
 #undef TEXT_FIELD
@@ -215,8 +216,7 @@ static void calls_refuse_null_and_other_objects_and_name_them(void) {
                        exp_fetch_v2(objects[CLIENT], o, NULL, (exp_variants **)&out, &error));
     REFUSES_WITH_ERROR(OPTIONS, "options", 0,
                        exp_fetch_v2(objects[CLIENT], NULL, o, (exp_variants **)&out, &error));
-    REFUSES_WITH_ERROR(CONFIG, "config", 0,
-                       exp_client_new("key", o, (exp_client **)&out, &error));
+    REFUSES_WITH_ERROR(CONFIG, "config", 0, exp_client_new("key", o, (exp_client **)&out, &error));
     REFUSES_WITH_ERROR(CONFIG, "config", 0,
                        exp_client_new_n("key", 3, o, (exp_client **)&out, &error));
     REFUSES_WITH_ERROR(VARIANTS, "variants", 0,
@@ -236,13 +236,13 @@ static void calls_refuse_null_and_other_objects_and_name_them(void) {
 }
 
 /* A NULL where an out has to be is named, and the error's own out may be NULL too. */
-#define OUT_IS_NULL(argument, call, call_without_error)                                   \
-    do {                                                                                  \
-        exp_error *error = GARBAGE;                                                       \
-        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                     \
-        CHECK_MESSAGE(argument " is NULL", error);                                        \
-        exp_free(error);                                                                  \
-        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call_without_error);                       \
+#define OUT_IS_NULL(argument, call, call_without_error)                                            \
+    do {                                                                                           \
+        exp_error *error = GARBAGE;                                                                \
+        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                              \
+        CHECK_MESSAGE(argument " is NULL", error);                                                 \
+        exp_free(error);                                                                           \
+        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call_without_error);                                \
     } while (0)
 
 static void outs_that_have_to_be_there_are_asked_for(void) {
@@ -264,22 +264,22 @@ static void outs_that_have_to_be_there_are_asked_for(void) {
 }
 
 /* Makes a call that sets something on a fresh object `o`. */
-#define TAKES(new, error_of, call)                                                        \
-    do {                                                                                  \
-        void *o = new();                                                                  \
-        OK(call);                                                                         \
-        CHECK_THAT(error_of(o) == NULL, exp_error_message(error_of(o)));                  \
-        exp_free(o);                                                                      \
+#define TAKES(new, error_of, call)                                                                 \
+    do {                                                                                           \
+        void *o = new ();                                                                          \
+        OK(call);                                                                                  \
+        CHECK_THAT(error_of(o) == NULL, exp_error_message(error_of(o)));                           \
+        exp_free(o);                                                                               \
     } while (0)
 
-#define LEAVES(new, error_of, words, call)                                                \
-    do {                                                                                  \
-        void *o = new();                                                                  \
-        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                     \
-        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, exp_error_status(error_of(o)));            \
-        CHECK_MESSAGE(words, error_of(o));                                                \
-        users_of_refused_fail(o, error_of(o));                                            \
-        exp_free(o);                                                                      \
+#define LEAVES(new, error_of, words, call)                                                         \
+    do {                                                                                           \
+        void *o = new ();                                                                          \
+        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                              \
+        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, exp_error_status(error_of(o)));                     \
+        CHECK_MESSAGE(words, error_of(o));                                                         \
+        users_of_refused_fail(o, error_of(o));                                                     \
+        exp_free(o);                                                                               \
     } while (0)
 
 static void users_of_refused_fail(void *object, const exp_error *refusal) {
@@ -304,20 +304,20 @@ static void users_of_refused_fail(void *object, const exp_error *refusal) {
 #define SET(call) TAKES(exp_config_new, exp_config_error, call)
 #define REFUSE(words, call) LEAVES(exp_config_new, exp_config_error, words, call)
 #define OPTION(call) TAKES(exp_fetch_options_new, exp_fetch_options_error, call)
-#define REFUSE_OPTION(words, call)                                                        \
+#define REFUSE_OPTION(words, call)                                                                 \
     LEAVES(exp_fetch_options_new, exp_fetch_options_error, words, call)
 #define FIELD(call) TAKES(exp_user_new, exp_user_error, call)
 #define REFUSE_FIELD(words, call) LEAVES(exp_user_new, exp_user_error, words, call)
 
 /* A setting that takes what is in [least, most], and EXP_NO_LIMIT if it is a limit. */
-#define RANGE(name, type, least, most)                                                    \
-    do {                                                                                  \
-        SET(exp_config_set_##name(o, least));                                             \
-        SET(exp_config_set_##name(o, most));                                              \
-        REFUSE(#name " must be", exp_config_set_##name(o, (type)(most) + 1));             \
-        if ((type)(least) > 0) {                                                          \
-            REFUSE(#name " must be", exp_config_set_##name(o, (type)(least) - 1));        \
-        }                                                                                 \
+#define RANGE(name, type, least, most)                                                             \
+    do {                                                                                           \
+        SET(exp_config_set_##name(o, least));                                                      \
+        SET(exp_config_set_##name(o, most));                                                       \
+        REFUSE(#name " must be", exp_config_set_##name(o, (type)(most) + 1));                      \
+        if ((type)(least) > 0) {                                                                   \
+            REFUSE(#name " must be", exp_config_set_##name(o, (type)(least)-1));                   \
+        }                                                                                          \
     } while (0)
 
 #define DAY 86400000u
@@ -378,33 +378,33 @@ static void settings_take_their_range_and_refuse_what_lies_beside_it(void) {
 #define BAD "a\xff"
 
 /* A setter of text and its twin, with bad UTF-8 and without a text. */
-#define TEXTS(refuse, words, setter)                                                      \
-    do {                                                                                  \
-        refuse(words " is not UTF-8 after byte 1", setter(o, BAD));                       \
-        refuse(words " is not UTF-8 after byte 1", setter##_n(o, BAD, 2));                \
-        refuse(words " is NULL, but", setter##_n(o, NULL, 2));                            \
-        refuse(words " has a length that", setter##_n(o, "a", SIZE_MAX));                 \
+#define TEXTS(refuse, words, setter)                                                               \
+    do {                                                                                           \
+        refuse(words " is not UTF-8 after byte 1", setter(o, BAD));                                \
+        refuse(words " is not UTF-8 after byte 1", setter##_n(o, BAD, 2));                         \
+        refuse(words " is NULL, but", setter##_n(o, NULL, 2));                                     \
+        refuse(words " has a length that", setter##_n(o, "a", SIZE_MAX));                          \
     } while (0)
 
-#define TEXTS_WITHOUT_NULL(refuse, words, setter)                                         \
-    do {                                                                                  \
-        TEXTS(refuse, words, setter);                                                     \
-        refuse(words " is NULL", setter(o, NULL));                                        \
-        refuse(words " is NULL", setter##_n(o, NULL, 0));                                 \
+#define TEXTS_WITHOUT_NULL(refuse, words, setter)                                                  \
+    do {                                                                                           \
+        TEXTS(refuse, words, setter);                                                              \
+        refuse(words " is NULL", setter(o, NULL));                                                 \
+        refuse(words " is NULL", setter##_n(o, NULL, 0));                                          \
     } while (0)
 
 /* A setter of two texts and its twin. */
-#define TWO_TEXTS(first, second, setter)                                                  \
-    do {                                                                                  \
-        REFUSE_FIELD(first " is not UTF-8", setter(o, BAD, "1"));                         \
-        REFUSE_FIELD(first " is NULL", setter(o, NULL, "1"));                             \
-        REFUSE_FIELD(first " is not UTF-8", setter##_n(o, BAD, 2, "1", 1));               \
-        REFUSE_FIELD(first " is NULL", setter##_n(o, NULL, 0, "1", 1));                   \
-        REFUSE_FIELD(second " is not UTF-8", setter(o, "n", BAD));                        \
-        REFUSE_FIELD(second " is not UTF-8", setter##_n(o, "n", 1, BAD, 2));              \
-        REFUSE_FIELD(second " is NULL, but", setter##_n(o, "n", 1, NULL, 2));             \
-        FIELD(setter(o, "n", "1"));                                                       \
-        FIELD(setter##_n(o, "n\0n", 3, "1", 1));                                          \
+#define TWO_TEXTS(first, second, setter)                                                           \
+    do {                                                                                           \
+        REFUSE_FIELD(first " is not UTF-8", setter(o, BAD, "1"));                                  \
+        REFUSE_FIELD(first " is NULL", setter(o, NULL, "1"));                                      \
+        REFUSE_FIELD(first " is not UTF-8", setter##_n(o, BAD, 2, "1", 1));                        \
+        REFUSE_FIELD(first " is NULL", setter##_n(o, NULL, 0, "1", 1));                            \
+        REFUSE_FIELD(second " is not UTF-8", setter(o, "n", BAD));                                 \
+        REFUSE_FIELD(second " is not UTF-8", setter##_n(o, "n", 1, BAD, 2));                       \
+        REFUSE_FIELD(second " is NULL, but", setter##_n(o, "n", 1, NULL, 2));                      \
+        FIELD(setter(o, "n", "1"));                                                                \
+        FIELD(setter##_n(o, "n\0n", 3, "1", 1));                                                   \
     } while (0)
 
 static void text_must_be_there_and_utf8_and_a_twin_takes_the_length(void) {
@@ -421,11 +421,11 @@ static void text_must_be_there_and_utf8_and_a_twin_takes_the_length(void) {
     TEXTS_WITHOUT_NULL(REFUSE_OPTION, "flag_key", exp_fetch_options_add_flag_key);
     OPTION(exp_fetch_options_add_flag_key(o, "flag"));
     OPTION(exp_fetch_options_add_flag_key_n(o, "a\0b", 3));
-#define TEXT_FIELD(field)                                                                 \
-    TEXTS(REFUSE_FIELD, #field, exp_user_set_##field);                                    \
-    FIELD(exp_user_set_##field(o, "text"));                                               \
-    FIELD(exp_user_set_##field##_n(o, "a\0b", 3));                                        \
-    FIELD(exp_user_set_##field(o, NULL));                                                 \
+#define TEXT_FIELD(field)                                                                          \
+    TEXTS(REFUSE_FIELD, #field, exp_user_set_##field);                                             \
+    FIELD(exp_user_set_##field(o, "text"));                                                        \
+    FIELD(exp_user_set_##field##_n(o, "a\0b", 3));                                                 \
+    FIELD(exp_user_set_##field(o, NULL));                                                          \
     FIELD(exp_user_set_##field##_n(o, NULL, 0));
 #include "user_fields.h"
 #undef TEXT_FIELD
@@ -440,14 +440,14 @@ static void text_must_be_there_and_utf8_and_a_twin_takes_the_length(void) {
     REFUSE_FIELD("not valid JSON", exp_user_set_property_json(o, "n", "nope!"));
 }
 
-#define FROM_JSON_FAILS(words, call)                                                      \
-    do {                                                                                  \
-        exp_user *user = GARBAGE;                                                         \
-        exp_error *error = GARBAGE;                                                       \
-        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                     \
-        CHECK(user == NULL);                                                              \
-        CHECK_MESSAGE(words, error);                                                      \
-        exp_free(error);                                                                  \
+#define FROM_JSON_FAILS(words, call)                                                               \
+    do {                                                                                           \
+        exp_user *user = GARBAGE;                                                                  \
+        exp_error *error = GARBAGE;                                                                \
+        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                              \
+        CHECK(user == NULL);                                                                       \
+        CHECK_MESSAGE(words, error);                                                               \
+        exp_free(error);                                                                           \
     } while (0)
 
 static void users_come_from_json_or_not_at_all(void) {
@@ -596,8 +596,8 @@ static void a_refused_callback_stays_with_its_owner(void) {
     }
     CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT,
                  exp_config_set_log_callback(NULL, on_log, &log, on_final, EXP_LOG_WARN));
-    CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, exp_config_set_log_callback(objects[USER], on_log, &log,
-                                                                       on_final, EXP_LOG_WARN));
+    CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT,
+                 exp_config_set_log_callback(objects[USER], on_log, &log, on_final, EXP_LOG_WARN));
     CHECK(log.finalized == 0);
 }
 
