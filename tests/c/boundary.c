@@ -14,7 +14,8 @@ static const char *const kinds[KINDS] = {
 static char garbage;
 #define GARBAGE ((void *)&garbage)
 
-static exp_variants *empty_set(void) {
+static exp_variants *empty_set(void)
+{
     exp_variants *set = GARBAGE;
     exp_error *error = GARBAGE;
     OK(exp_variants_filter_deployed(NULL, &set, &error));
@@ -22,7 +23,8 @@ static exp_variants *empty_set(void) {
     return set;
 }
 
-static exp_client *client_of(const exp_config *config) {
+static exp_client *client_of(const exp_config *config)
+{
     exp_client *client = GARBAGE;
     exp_error *error = GARBAGE;
     OK(exp_client_new("key", config, &client, &error));
@@ -30,7 +32,8 @@ static exp_client *client_of(const exp_config *config) {
     return client;
 }
 
-static exp_error *some_error(void) {
+static exp_error *some_error(void)
+{
     exp_client *client = GARBAGE;
     exp_error *error = GARBAGE;
     CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, exp_client_new(NULL, NULL, &client, &error));
@@ -40,7 +43,8 @@ static exp_error *some_error(void) {
 
 static exp_config *refusing;
 
-static void make_objects(void) {
+static void make_objects(void)
+{
     exp_text *text = GARBAGE;
     objects[CONFIG] = exp_config_new();
     objects[USER] = exp_user_new();
@@ -59,7 +63,8 @@ static void make_objects(void) {
     }
 }
 
-static void free_objects(void) {
+static void free_objects(void)
+{
     exp_free(objects[BORROWED_ERROR]); /* borrowed: ignored */
     CHECK_MESSAGE("fetch_retries", exp_config_error(refusing));
     for (int kind = 0; kind < KINDS; kind++) {
@@ -71,24 +76,26 @@ static void free_objects(void) {
     exp_free(NULL);
 }
 
-static int is_kind(int kind, int wanted) {
+static int is_kind(int kind, int wanted)
+{
     return kind >= 0 && !strcmp(kinds[kind], kinds[wanted]);
 }
 
 /* Makes a call, in which `o` is the object, with NULL and with every object of a wrong kind. */
-#define WITH_WRONG(wanted, call_and_check)                                                \
-    for (int kind = -1; kind < KINDS; kind++) {                                           \
-        void *o = kind < 0 ? NULL : objects[kind];                                        \
-        if (!is_kind(kind, wanted)) {                                                     \
-            call_and_check;                                                               \
-        }                                                                                 \
+#define WITH_WRONG(wanted, call_and_check)                                                         \
+    for (int kind = -1; kind < KINDS; kind++) {                                                    \
+        void *o = kind < 0 ? NULL : objects[kind];                                                 \
+        if (!is_kind(kind, wanted)) {                                                              \
+            call_and_check;                                                                        \
+        }                                                                                          \
     }
 
 #define REFUSES(wanted, call) WITH_WRONG(wanted, CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call))
 #define ANSWERS(wanted, value, call) WITH_WRONG(wanted, CHECK_THAT((call) == (value), #call))
 
 /* The message says what is wrong with the argument. */
-static void check_words(const char *argument, int wanted, int kind, const exp_error *error) {
+static void check_words(const char *argument, int wanted, int kind, const exp_error *error)
+{
     char words[128];
     if (kind < 0) {
         snprintf(words, sizeof words, "%s is NULL", argument);
@@ -102,17 +109,19 @@ static void check_words(const char *argument, int wanted, int kind, const exp_er
 }
 
 /* The same for a call with outs, `out` and `error`; NULL may be allowed. */
-#define REFUSES_WITH_ERROR(wanted, argument, null_too, call)                              \
-    WITH_WRONG(wanted, if (kind >= 0 || null_too) {                                       \
-        out = GARBAGE;                                                                    \
-        error = GARBAGE;                                                                  \
-        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                     \
-        CHECK_THAT(out == NULL, #call);                                                   \
-        check_words(argument, wanted, kind, error);                                       \
-        exp_free(error);                                                                  \
-    })
+#define REFUSES_WITH_ERROR(wanted, argument, null_too, call)                                       \
+    WITH_WRONG(                                                                                    \
+        wanted, if (kind >= 0 || null_too) {                                                       \
+            out = GARBAGE;                                                                         \
+            error = GARBAGE;                                                                       \
+            CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                          \
+            CHECK_THAT(out == NULL, #call);                                                        \
+            check_words(argument, wanted, kind, error);                                            \
+            exp_free(error);                                                                       \
+        })
 
-static void setters_refuse_null_and_other_objects(void) {
+static void setters_refuse_null_and_other_objects(void)
+{
     REFUSES(CONFIG, exp_config_set_server_url(o, "http://host"));
     REFUSES(CONFIG, exp_config_set_server_url_n(o, "http://host", 11));
     REFUSES(CONFIG, exp_config_set_server_zone(o, EXP_ZONE_EU));
@@ -140,8 +149,8 @@ static void setters_refuse_null_and_other_objects(void) {
     REFUSES(CONFIG, exp_config_set_library_n(o, "lib", 3));
     REFUSES(CONFIG, exp_config_set_debug(o, EXP_TRUE));
     REFUSES(CONFIG, exp_config_set_log_callback(o, NULL, NULL, NULL, EXP_LOG_INFO));
-#define TEXT_FIELD(field)                                                                 \
-    REFUSES(USER, exp_user_set_##field(o, "text"));                                       \
+#define TEXT_FIELD(field)                                                                          \
+    REFUSES(USER, exp_user_set_##field(o, "text"));                                                \
     REFUSES(USER, exp_user_set_##field##_n(o, "text", 4));
 #include "user_fields.h"
 #undef TEXT_FIELD
@@ -160,7 +169,8 @@ static void setters_refuse_null_and_other_objects(void) {
     REFUSES(OPTIONS, exp_fetch_options_set_interrupt(o, NULL, NULL));
 }
 
-static void getters_answer_nothing_for_null_and_other_objects(void) {
+static void getters_answer_nothing_for_null_and_other_objects(void)
+{
     ANSWERS(CONFIG, NULL, exp_config_error(o));
     ANSWERS(USER, NULL, exp_user_error(o));
     ANSWERS(OPTIONS, NULL, exp_fetch_options_error(o));
@@ -203,7 +213,8 @@ static void getters_answer_nothing_for_null_and_other_objects(void) {
     WITH_WRONG(CANCEL, exp_cancel_fire(o));
 }
 
-static void calls_refuse_null_and_other_objects_and_name_them(void) {
+static void calls_refuse_null_and_other_objects_and_name_them(void)
+{
     void *out;
     exp_error *error;
     REFUSES(CLIENT, exp_client_close(o, 0));
@@ -215,8 +226,7 @@ static void calls_refuse_null_and_other_objects_and_name_them(void) {
                        exp_fetch_v2(objects[CLIENT], o, NULL, (exp_variants **)&out, &error));
     REFUSES_WITH_ERROR(OPTIONS, "options", 0,
                        exp_fetch_v2(objects[CLIENT], NULL, o, (exp_variants **)&out, &error));
-    REFUSES_WITH_ERROR(CONFIG, "config", 0,
-                       exp_client_new("key", o, (exp_client **)&out, &error));
+    REFUSES_WITH_ERROR(CONFIG, "config", 0, exp_client_new("key", o, (exp_client **)&out, &error));
     REFUSES_WITH_ERROR(CONFIG, "config", 0,
                        exp_client_new_n("key", 3, o, (exp_client **)&out, &error));
     REFUSES_WITH_ERROR(VARIANTS, "variants", 0,
@@ -236,16 +246,17 @@ static void calls_refuse_null_and_other_objects_and_name_them(void) {
 }
 
 /* A NULL where an out has to be is named, and the error's own out may be NULL too. */
-#define OUT_IS_NULL(argument, call, call_without_error)                                   \
-    do {                                                                                  \
-        exp_error *error = GARBAGE;                                                       \
-        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                     \
-        CHECK_MESSAGE(argument " is NULL", error);                                        \
-        exp_free(error);                                                                  \
-        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call_without_error);                       \
+#define OUT_IS_NULL(argument, call, call_without_error)                                            \
+    do {                                                                                           \
+        exp_error *error = GARBAGE;                                                                \
+        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                              \
+        CHECK_MESSAGE(argument " is NULL", error);                                                 \
+        exp_free(error);                                                                           \
+        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call_without_error);                                \
     } while (0)
 
-static void outs_that_have_to_be_there_are_asked_for(void) {
+static void outs_that_have_to_be_there_are_asked_for(void)
+{
     exp_client *client = objects[CLIENT];
     OUT_IS_NULL("client_out", exp_client_new("key", NULL, NULL, &error),
                 exp_client_new("key", NULL, NULL, NULL));
@@ -264,25 +275,26 @@ static void outs_that_have_to_be_there_are_asked_for(void) {
 }
 
 /* Makes a call that sets something on a fresh object `o`. */
-#define TAKES(new, error_of, call)                                                        \
-    do {                                                                                  \
-        void *o = new();                                                                  \
-        OK(call);                                                                         \
-        CHECK_THAT(error_of(o) == NULL, exp_error_message(error_of(o)));                  \
-        exp_free(o);                                                                      \
+#define TAKES(new, error_of, call)                                                                 \
+    do {                                                                                           \
+        void *o = new ();                                                                          \
+        OK(call);                                                                                  \
+        CHECK_THAT(error_of(o) == NULL, exp_error_message(error_of(o)));                           \
+        exp_free(o);                                                                               \
     } while (0)
 
-#define LEAVES(new, error_of, words, call)                                                \
-    do {                                                                                  \
-        void *o = new();                                                                  \
-        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                     \
-        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, exp_error_status(error_of(o)));            \
-        CHECK_MESSAGE(words, error_of(o));                                                \
-        users_of_refused_fail(o, error_of(o));                                            \
-        exp_free(o);                                                                      \
+#define LEAVES(new, error_of, words, call)                                                         \
+    do {                                                                                           \
+        void *o = new ();                                                                          \
+        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                              \
+        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, exp_error_status(error_of(o)));                     \
+        CHECK_MESSAGE(words, error_of(o));                                                         \
+        users_of_refused_fail(o, error_of(o));                                                     \
+        exp_free(o);                                                                               \
     } while (0)
 
-static void users_of_refused_fail(void *object, const exp_error *refusal) {
+static void users_of_refused_fail(void *object, const exp_error *refusal)
+{
     exp_error *error = GARBAGE;
     exp_variants *variants = GARBAGE;
     exp_client *client = GARBAGE;
@@ -304,25 +316,26 @@ static void users_of_refused_fail(void *object, const exp_error *refusal) {
 #define SET(call) TAKES(exp_config_new, exp_config_error, call)
 #define REFUSE(words, call) LEAVES(exp_config_new, exp_config_error, words, call)
 #define OPTION(call) TAKES(exp_fetch_options_new, exp_fetch_options_error, call)
-#define REFUSE_OPTION(words, call)                                                        \
+#define REFUSE_OPTION(words, call)                                                                 \
     LEAVES(exp_fetch_options_new, exp_fetch_options_error, words, call)
 #define FIELD(call) TAKES(exp_user_new, exp_user_error, call)
 #define REFUSE_FIELD(words, call) LEAVES(exp_user_new, exp_user_error, words, call)
 
 /* A setting that takes what is in [least, most], and EXP_NO_LIMIT if it is a limit. */
-#define RANGE(name, type, least, most)                                                    \
-    do {                                                                                  \
-        SET(exp_config_set_##name(o, least));                                             \
-        SET(exp_config_set_##name(o, most));                                              \
-        REFUSE(#name " must be", exp_config_set_##name(o, (type)(most) + 1));             \
-        if ((type)(least) > 0) {                                                          \
-            REFUSE(#name " must be", exp_config_set_##name(o, (type)(least) - 1));        \
-        }                                                                                 \
+#define RANGE(name, type, least, most)                                                             \
+    do {                                                                                           \
+        SET(exp_config_set_##name(o, least));                                                      \
+        SET(exp_config_set_##name(o, most));                                                       \
+        REFUSE(#name " must be", exp_config_set_##name(o, (type)(most) + 1));                      \
+        if ((type)(least) > 0) {                                                                   \
+            REFUSE(#name " must be", exp_config_set_##name(o, (type)(least)-1));                   \
+        }                                                                                          \
     } while (0)
 
 #define DAY 86400000u
 
-static void settings_take_their_range_and_refuse_what_lies_beside_it(void) {
+static void settings_take_their_range_and_refuse_what_lies_beside_it(void)
+{
     RANGE(fetch_timeout_millis, uint64_t, 1, DAY);
     RANGE(fetch_retry_timeout_millis, uint64_t, 1, DAY);
     RANGE(fetch_pool_acquire_timeout_millis, uint64_t, 0, DAY);
@@ -378,36 +391,37 @@ static void settings_take_their_range_and_refuse_what_lies_beside_it(void) {
 #define BAD "a\xff"
 
 /* A setter of text and its twin, with bad UTF-8 and without a text. */
-#define TEXTS(refuse, words, setter)                                                      \
-    do {                                                                                  \
-        refuse(words " is not UTF-8 after byte 1", setter(o, BAD));                       \
-        refuse(words " is not UTF-8 after byte 1", setter##_n(o, BAD, 2));                \
-        refuse(words " is NULL, but", setter##_n(o, NULL, 2));                            \
-        refuse(words " has a length that", setter##_n(o, "a", SIZE_MAX));                 \
+#define TEXTS(refuse, words, setter)                                                               \
+    do {                                                                                           \
+        refuse(words " is not UTF-8 after byte 1", setter(o, BAD));                                \
+        refuse(words " is not UTF-8 after byte 1", setter##_n(o, BAD, 2));                         \
+        refuse(words " is NULL, but", setter##_n(o, NULL, 2));                                     \
+        refuse(words " has a length that", setter##_n(o, "a", SIZE_MAX));                          \
     } while (0)
 
-#define TEXTS_WITHOUT_NULL(refuse, words, setter)                                         \
-    do {                                                                                  \
-        TEXTS(refuse, words, setter);                                                     \
-        refuse(words " is NULL", setter(o, NULL));                                        \
-        refuse(words " is NULL", setter##_n(o, NULL, 0));                                 \
+#define TEXTS_WITHOUT_NULL(refuse, words, setter)                                                  \
+    do {                                                                                           \
+        TEXTS(refuse, words, setter);                                                              \
+        refuse(words " is NULL", setter(o, NULL));                                                 \
+        refuse(words " is NULL", setter##_n(o, NULL, 0));                                          \
     } while (0)
 
 /* A setter of two texts and its twin. */
-#define TWO_TEXTS(first, second, setter)                                                  \
-    do {                                                                                  \
-        REFUSE_FIELD(first " is not UTF-8", setter(o, BAD, "1"));                         \
-        REFUSE_FIELD(first " is NULL", setter(o, NULL, "1"));                             \
-        REFUSE_FIELD(first " is not UTF-8", setter##_n(o, BAD, 2, "1", 1));               \
-        REFUSE_FIELD(first " is NULL", setter##_n(o, NULL, 0, "1", 1));                   \
-        REFUSE_FIELD(second " is not UTF-8", setter(o, "n", BAD));                        \
-        REFUSE_FIELD(second " is not UTF-8", setter##_n(o, "n", 1, BAD, 2));              \
-        REFUSE_FIELD(second " is NULL, but", setter##_n(o, "n", 1, NULL, 2));             \
-        FIELD(setter(o, "n", "1"));                                                       \
-        FIELD(setter##_n(o, "n\0n", 3, "1", 1));                                          \
+#define TWO_TEXTS(first, second, setter)                                                           \
+    do {                                                                                           \
+        REFUSE_FIELD(first " is not UTF-8", setter(o, BAD, "1"));                                  \
+        REFUSE_FIELD(first " is NULL", setter(o, NULL, "1"));                                      \
+        REFUSE_FIELD(first " is not UTF-8", setter##_n(o, BAD, 2, "1", 1));                        \
+        REFUSE_FIELD(first " is NULL", setter##_n(o, NULL, 0, "1", 1));                            \
+        REFUSE_FIELD(second " is not UTF-8", setter(o, "n", BAD));                                 \
+        REFUSE_FIELD(second " is not UTF-8", setter##_n(o, "n", 1, BAD, 2));                       \
+        REFUSE_FIELD(second " is NULL, but", setter##_n(o, "n", 1, NULL, 2));                      \
+        FIELD(setter(o, "n", "1"));                                                                \
+        FIELD(setter##_n(o, "n\0n", 3, "1", 1));                                                   \
     } while (0)
 
-static void text_must_be_there_and_utf8_and_a_twin_takes_the_length(void) {
+static void text_must_be_there_and_utf8_and_a_twin_takes_the_length(void)
+{
     TEXTS_WITHOUT_NULL(REFUSE, "server_url", exp_config_set_server_url);
     TEXTS_WITHOUT_NULL(REFUSE, "ca_file", exp_config_set_ca_file);
     TEXTS_WITHOUT_NULL(REFUSE, "proxy_url", exp_config_set_proxy_url);
@@ -421,11 +435,11 @@ static void text_must_be_there_and_utf8_and_a_twin_takes_the_length(void) {
     TEXTS_WITHOUT_NULL(REFUSE_OPTION, "flag_key", exp_fetch_options_add_flag_key);
     OPTION(exp_fetch_options_add_flag_key(o, "flag"));
     OPTION(exp_fetch_options_add_flag_key_n(o, "a\0b", 3));
-#define TEXT_FIELD(field)                                                                 \
-    TEXTS(REFUSE_FIELD, #field, exp_user_set_##field);                                    \
-    FIELD(exp_user_set_##field(o, "text"));                                               \
-    FIELD(exp_user_set_##field##_n(o, "a\0b", 3));                                        \
-    FIELD(exp_user_set_##field(o, NULL));                                                 \
+#define TEXT_FIELD(field)                                                                          \
+    TEXTS(REFUSE_FIELD, #field, exp_user_set_##field);                                             \
+    FIELD(exp_user_set_##field(o, "text"));                                                        \
+    FIELD(exp_user_set_##field##_n(o, "a\0b", 3));                                                 \
+    FIELD(exp_user_set_##field(o, NULL));                                                          \
     FIELD(exp_user_set_##field##_n(o, NULL, 0));
 #include "user_fields.h"
 #undef TEXT_FIELD
@@ -440,17 +454,18 @@ static void text_must_be_there_and_utf8_and_a_twin_takes_the_length(void) {
     REFUSE_FIELD("not valid JSON", exp_user_set_property_json(o, "n", "nope!"));
 }
 
-#define FROM_JSON_FAILS(words, call)                                                      \
-    do {                                                                                  \
-        exp_user *user = GARBAGE;                                                         \
-        exp_error *error = GARBAGE;                                                       \
-        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                     \
-        CHECK(user == NULL);                                                              \
-        CHECK_MESSAGE(words, error);                                                      \
-        exp_free(error);                                                                  \
+#define FROM_JSON_FAILS(words, call)                                                               \
+    do {                                                                                           \
+        exp_user *user = GARBAGE;                                                                  \
+        exp_error *error = GARBAGE;                                                                \
+        CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, call);                                              \
+        CHECK(user == NULL);                                                                       \
+        CHECK_MESSAGE(words, error);                                                               \
+        exp_free(error);                                                                           \
     } while (0)
 
-static void users_come_from_json_or_not_at_all(void) {
+static void users_come_from_json_or_not_at_all(void)
+{
     exp_user *user = GARBAGE;
     exp_error *error = GARBAGE;
     FROM_JSON_FAILS("json is NULL", exp_user_from_json(NULL, &user, &error));
@@ -467,7 +482,8 @@ static void users_come_from_json_or_not_at_all(void) {
     exp_free(user);
 }
 
-static void clients_need_a_key(void) {
+static void clients_need_a_key(void)
+{
     static const struct {
         const char *key;
         size_t length;
@@ -496,7 +512,8 @@ static void clients_need_a_key(void) {
     exp_free(client);
 }
 
-static void a_missing_authority_file_is_reported_by_the_client(void) {
+static void a_missing_authority_file_is_reported_by_the_client(void)
+{
     exp_config *config = exp_config_new();
     exp_client *client = GARBAGE;
     exp_error *error = GARBAGE;
@@ -508,7 +525,8 @@ static void a_missing_authority_file_is_reported_by_the_client(void) {
     exp_free(config);
 }
 
-static void the_first_refusal_is_kept_and_later_values_are_taken(void) {
+static void the_first_refusal_is_kept_and_later_values_are_taken(void)
+{
     exp_config *config = exp_config_new();
     exp_config_set_fetch_retries(config, 101);
     const exp_error *first = exp_config_error(config);
@@ -527,7 +545,8 @@ static void the_first_refusal_is_kept_and_later_values_are_taken(void) {
     exp_free(again);
 }
 
-static void the_worst_case_is_told(void) {
+static void the_worst_case_is_told(void)
+{
     exp_config *config = exp_config_new();
     CHECK(exp_config_worst_case_millis(config) == 20000);
     exp_config_set_fetch_timeout_millis(config, 500);
@@ -549,14 +568,19 @@ struct log {
 };
 
 static void EXP_CALL on_log(void *user_data, exp_log_level level, const char *message,
-                            size_t length) {
+                            size_t length)
+{
     CHECK(level >= EXP_LOG_ERROR && level <= EXP_LOG_DEBUG && strlen(message) == length);
     ((struct log *)user_data)->lines++;
 }
 
-static void EXP_CALL on_final(void *user_data) { ((struct log *)user_data)->finalized++; }
+static void EXP_CALL on_final(void *user_data)
+{
+    ((struct log *)user_data)->finalized++;
+}
 
-static void a_finalizer_runs_once_when_the_last_user_is_gone(void) {
+static void a_finalizer_runs_once_when_the_last_user_is_gone(void)
+{
     struct log a = {0, 0}, b = {0, 0}, c = {0, 0};
     exp_config *config = exp_config_new();
     OK(exp_config_set_log_callback(config, on_log, &a, on_final, EXP_LOG_DEBUG));
@@ -580,7 +604,8 @@ static void a_finalizer_runs_once_when_the_last_user_is_gone(void) {
     CHECK(a.finalized == 1 && b.finalized == 2 && c.finalized == 1);
 }
 
-static void a_refused_callback_stays_with_its_owner(void) {
+static void a_refused_callback_stays_with_its_owner(void)
+{
     struct log log = {0, 0}, kept = {0, 0};
     static const int32_t levels[] = {-1, 0, 5, INT32_MAX};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
@@ -596,12 +621,13 @@ static void a_refused_callback_stays_with_its_owner(void) {
     }
     CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT,
                  exp_config_set_log_callback(NULL, on_log, &log, on_final, EXP_LOG_WARN));
-    CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, exp_config_set_log_callback(objects[USER], on_log, &log,
-                                                                       on_final, EXP_LOG_WARN));
+    CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT,
+                 exp_config_set_log_callback(objects[USER], on_log, &log, on_final, EXP_LOG_WARN));
     CHECK(log.finalized == 0);
 }
 
-static void metrics_come_in_two_forms_and_no_other(void) {
+static void metrics_come_in_two_forms_and_no_other(void)
+{
     for (int32_t format = -1; format <= 2; format++) {
         exp_text *text = GARBAGE;
         exp_error *error = GARBAGE;
@@ -620,7 +646,8 @@ static void metrics_come_in_two_forms_and_no_other(void) {
     }
 }
 
-static void names_and_numbers_belong_together(void) {
+static void names_and_numbers_belong_together(void)
+{
     CHECK_TEXT("EXP_OK", exp_status_name(EXP_OK));
     CHECK_TEXT("EXP_ERR_INVALID_ARGUMENT", exp_status_name(EXP_ERR_INVALID_ARGUMENT));
     CHECK_TEXT("EXP_ERR_TIMEOUT", exp_status_name(EXP_ERR_TIMEOUT));
@@ -649,7 +676,8 @@ static void names_and_numbers_belong_together(void) {
     CHECK(!EXP_VERSION_AT_LEAST(EXP_VERSION_MAJOR + 1, 0, 0));
 }
 
-static void what_is_no_object_is_not_freed(void) {
+static void what_is_no_object_is_not_freed(void)
+{
     uint64_t memory[4] = {1, 2, 3, 4};
     exp_free(memory);
     exp_free((char *)memory + 1);
@@ -657,7 +685,8 @@ static void what_is_no_object_is_not_freed(void) {
     CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, exp_client_close((exp_client *)((char *)memory + 1), 0));
 }
 
-static void a_client_closes_within_a_range_of_times(void) {
+static void a_client_closes_within_a_range_of_times(void)
+{
     exp_client *client = client_of(NULL);
     CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, exp_client_close(client, DAY + 1));
     OK(exp_client_close(client, DAY));
@@ -671,7 +700,8 @@ static void a_client_closes_within_a_range_of_times(void) {
     exp_free(client);
 }
 
-int main(void) {
+int main(void)
+{
     make_objects();
     setters_refuse_null_and_other_objects();
     getters_answer_nothing_for_null_and_other_objects();

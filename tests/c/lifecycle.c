@@ -14,7 +14,8 @@ static const char *service, *silent, *busy, *missing, *odd;
 static char garbage;
 #define GARBAGE ((void *)&garbage)
 
-static exp_config *config_of(const char *url) {
+static exp_config *config_of(const char *url)
+{
     exp_config *config = exp_config_new();
     OK(exp_config_set_server_url(config, url));
     OK(exp_config_set_fetch_retry_backoff_min_millis(config, 1));
@@ -22,7 +23,8 @@ static exp_config *config_of(const char *url) {
     return config;
 }
 
-static exp_client *client_with(exp_config *config) {
+static exp_client *client_with(exp_config *config)
+{
     exp_client *client = GARBAGE;
     exp_error *error = GARBAGE;
     OK(exp_client_new("secret-key", config, &client, &error));
@@ -31,10 +33,14 @@ static exp_client *client_with(exp_config *config) {
     return client;
 }
 
-static exp_client *client_of(const char *url) { return client_with(config_of(url)); }
+static exp_client *client_of(const char *url)
+{
+    return client_with(config_of(url));
+}
 
 static exp_variants *fetch(exp_client *client, const exp_user *user,
-                           const exp_fetch_options *options) {
+                           const exp_fetch_options *options)
+{
     exp_variants *variants = GARBAGE;
     exp_error *error = GARBAGE;
     OK(exp_fetch_v2(client, user, options, &variants, &error));
@@ -43,7 +49,8 @@ static exp_variants *fetch(exp_client *client, const exp_user *user,
     return variants;
 }
 
-static exp_error *fail(exp_status expected, exp_client *client, const exp_fetch_options *options) {
+static exp_error *fail(exp_status expected, exp_client *client, const exp_fetch_options *options)
+{
     exp_variants *variants = GARBAGE;
     exp_error *error = GARBAGE;
     CHECK_STATUS(expected, exp_fetch_v2(client, NULL, options, &variants, &error));
@@ -53,18 +60,21 @@ static exp_error *fail(exp_status expected, exp_client *client, const exp_fetch_
     return error;
 }
 
-static uint64_t now_millis(void) {
+static uint64_t now_millis(void)
+{
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static void sleep_millis(long millis) {
+static void sleep_millis(long millis)
+{
     struct timespec time = {millis / 1000, millis % 1000 * 1000000};
     nanosleep(&time, NULL);
 }
 
-static void variants_outlive_everything_they_came_from(void) {
+static void variants_outlive_everything_they_came_from(void)
+{
     exp_client *client = client_of(service);
     exp_user *user = exp_user_new();
     OK(exp_user_set_user_id(user, "user"));
@@ -102,7 +112,8 @@ static void variants_outlive_everything_they_came_from(void) {
     exp_free(variants);
 }
 
-static void texts_may_hold_nuls_and_fields_may_be_absent(void) {
+static void texts_may_hold_nuls_and_fields_may_be_absent(void)
+{
     exp_client *client = client_of(odd);
     exp_variants *variants = fetch(client, NULL, NULL);
     CHECK(exp_variants_count(variants) == 3);
@@ -140,7 +151,8 @@ static void texts_may_hold_nuls_and_fields_may_be_absent(void) {
     exp_free(client);
 }
 
-static void a_second_fetch_uses_the_connection_again(void) {
+static void a_second_fetch_uses_the_connection_again(void)
+{
     exp_client *client = client_of(service);
     exp_free(fetch(client, NULL, NULL));
     exp_variants *second = fetch(client, NULL, NULL);
@@ -154,7 +166,8 @@ static void a_second_fetch_uses_the_connection_again(void) {
     exp_free(text);
 }
 
-static void options_restrict_the_flags(void) {
+static void options_restrict_the_flags(void)
+{
     exp_client *client = client_of(service);
     exp_fetch_options *options = exp_fetch_options_new();
     OK(exp_fetch_options_add_flag_key(options, "demo-color"));
@@ -166,7 +179,8 @@ static void options_restrict_the_flags(void) {
     exp_free(client);
 }
 
-static void errors_tell_what_is_known_and_outlive_their_client(void) {
+static void errors_tell_what_is_known_and_outlive_their_client(void)
+{
     exp_config *config = config_of(busy);
     OK(exp_config_set_fetch_retries(config, 1));
     exp_client *client = client_with(config);
@@ -194,7 +208,8 @@ static void errors_tell_what_is_known_and_outlive_their_client(void) {
     exp_free(client);
 }
 
-static void a_timeout_says_where_it_struck(void) {
+static void a_timeout_says_where_it_struck(void)
+{
     exp_config *config = config_of(silent);
     OK(exp_config_set_fetch_timeout_millis(config, 50));
     exp_client *client = client_with(config);
@@ -219,7 +234,8 @@ struct job {
     pthread_t thread;
 };
 
-static void *run(void *of) {
+static void *run(void *of)
+{
     struct job *job = of;
     exp_variants *variants = GARBAGE;
     job->status = exp_fetch_v2(job->client, NULL, job->options, &variants, &job->error);
@@ -227,7 +243,8 @@ static void *run(void *of) {
     return NULL;
 }
 
-static void start(struct job *job, exp_client *client, const exp_fetch_options *options) {
+static void start(struct job *job, exp_client *client, const exp_fetch_options *options)
+{
     job->client = client;
     job->options = options;
     job->error = GARBAGE;
@@ -235,14 +252,16 @@ static void start(struct job *job, exp_client *client, const exp_fetch_options *
     sleep_millis(100); /* let it enter */
 }
 
-static void end(struct job *job, exp_status expected) {
+static void end(struct job *job, exp_status expected)
+{
     pthread_join(job->thread, NULL);
     CHECK_STATUS(expected, job->status);
     CHECK_STATUS(expected, exp_error_status(job->error));
     exp_free(job->error);
 }
 
-static void a_switch_ends_what_carries_it_also_when_freed(void) {
+static void a_switch_ends_what_carries_it_also_when_freed(void)
+{
     exp_client *client = client_of(silent);
     exp_cancel *cancel = exp_cancel_new();
     exp_fetch_options *options = exp_fetch_options_new();
@@ -270,13 +289,15 @@ struct hook {
     exp_status closed;
 };
 
-static int32_t EXP_CALL on_interrupt(void *user_data) {
+static int32_t EXP_CALL on_interrupt(void *user_data)
+{
     struct hook *hook = user_data;
     CHECK(pthread_equal(hook->thread, pthread_self()));
     return ++hook->asked >= hook->yes_after;
 }
 
-static void a_hook_is_asked_on_the_calling_thread_and_ends_the_fetch(void) {
+static void a_hook_is_asked_on_the_calling_thread_and_ends_the_fetch(void)
+{
     exp_client *client = client_of(silent);
     struct hook hook = {0, 3, pthread_self(), client, NULL, EXP_OK};
     exp_fetch_options *options = exp_fetch_options_new();
@@ -291,7 +312,8 @@ static void a_hook_is_asked_on_the_calling_thread_and_ends_the_fetch(void) {
     exp_free(client);
 }
 
-static int32_t EXP_CALL closes_and_frees(void *user_data) {
+static int32_t EXP_CALL closes_and_frees(void *user_data)
+{
     struct hook *hook = user_data;
     if (hook->asked++ == 0) {
         hook->closed = exp_client_close(hook->client, EXP_NO_LIMIT);
@@ -302,7 +324,8 @@ static int32_t EXP_CALL closes_and_frees(void *user_data) {
     return hook->asked > 2;
 }
 
-static void a_callback_may_close_and_free_what_it_is_called_from(void) {
+static void a_callback_may_close_and_free_what_it_is_called_from(void)
+{
     exp_client *client = client_of(silent);
     exp_fetch_options *options = exp_fetch_options_new();
     struct hook hook = {0, 0, pthread_self(), client, options, EXP_OK};
@@ -312,7 +335,8 @@ static void a_callback_may_close_and_free_what_it_is_called_from(void) {
     CHECK(hook.asked == 3);
 }
 
-static void close_cuts_what_runs_too_long_and_can_be_called_again(void) {
+static void close_cuts_what_runs_too_long_and_can_be_called_again(void)
+{
     exp_client *client = client_of(silent);
     struct job job;
     start(&job, client, NULL);
@@ -322,7 +346,8 @@ static void close_cuts_what_runs_too_long_and_can_be_called_again(void) {
     exp_free(client);
 }
 
-static void a_client_may_be_freed_under_a_running_fetch(void) {
+static void a_client_may_be_freed_under_a_running_fetch(void)
+{
     exp_config *config = config_of(silent);
     OK(exp_config_set_fetch_timeout_millis(config, 500));
     exp_client *client = client_with(config);
@@ -341,7 +366,8 @@ struct log {
 };
 
 static void EXP_CALL on_log(void *user_data, exp_log_level level, const char *message,
-                            size_t length) {
+                            size_t length)
+{
     struct log *log = user_data;
     pthread_mutex_lock(&log->lock);
     CHECK(level >= EXP_LOG_ERROR && level <= EXP_LOG_DEBUG);
@@ -351,9 +377,13 @@ static void EXP_CALL on_log(void *user_data, exp_log_level level, const char *me
     pthread_mutex_unlock(&log->lock);
 }
 
-static void EXP_CALL on_final(void *user_data) { ((struct log *)user_data)->finalized++; }
+static void EXP_CALL on_final(void *user_data)
+{
+    ((struct log *)user_data)->finalized++;
+}
 
-static void a_freed_variant_is_logged_while_its_client_lives_and_the_data_goes_with_that(void) {
+static void a_freed_variant_is_logged_while_its_client_lives_and_the_data_goes_with_that(void)
+{
     struct log log = {PTHREAD_MUTEX_INITIALIZER, 0, 0, ""};
     exp_config *config = config_of(service);
     OK(exp_config_set_log_callback(config, on_log, &log, on_final, EXP_LOG_DEBUG));
@@ -374,7 +404,8 @@ static void a_freed_variant_is_logged_while_its_client_lives_and_the_data_goes_w
     CHECK(log.finalized == 1);
 }
 
-static void a_running_fetch_keeps_the_log_callback(void) {
+static void a_running_fetch_keeps_the_log_callback(void)
+{
     struct log log = {PTHREAD_MUTEX_INITIALIZER, 0, 0, ""};
     exp_config *config = config_of(silent);
     OK(exp_config_set_fetch_timeout_millis(config, 400));
@@ -395,7 +426,8 @@ struct shared {
     const exp_variants *variants;
 };
 
-static void *use(void *of) {
+static void *use(void *of)
+{
     const struct shared *shared = of;
     for (int i = 0; i < 20; i++) {
         exp_variants *variants = GARBAGE;
@@ -414,7 +446,8 @@ static void *use(void *of) {
     return NULL;
 }
 
-static void objects_are_shared_between_threads(void) {
+static void objects_are_shared_between_threads(void)
+{
     pthread_t threads[8];
     exp_user *user = exp_user_new();
     OK(exp_user_set_user_id(user, "shared"));
@@ -434,7 +467,8 @@ static void objects_are_shared_between_threads(void) {
     exp_free(client);
 }
 
-static void parent_and_child_of_a_fork_go_on_with_their_objects(void) {
+static void parent_and_child_of_a_fork_go_on_with_their_objects(void)
+{
     exp_client *client = client_of(service);
     exp_user *user = exp_user_new();
     exp_variants *variants = fetch(client, user, NULL);
@@ -464,7 +498,8 @@ static void parent_and_child_of_a_fork_go_on_with_their_objects(void) {
     exp_free(client);
 }
 
-int main(int count, char **arguments) {
+int main(int count, char **arguments)
+{
     if (count != 6) {
         return 2;
     }
