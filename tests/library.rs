@@ -118,6 +118,28 @@ fn a_fork_at_any_moment_hangs_nobody() {
     run_program("forks", &[service.url(), silent.url(), forks.to_string()]);
 }
 
+/// Opened with dlopen, beside another copy of itself.
+#[test]
+fn the_library_is_a_good_guest() {
+    let opened = match env::var_os("EXPERIMENT_BUILD") {
+        Some(folder) => Path::new(&folder).join("libexperiment.so"),
+        None => library("cdylib"),
+    };
+    let native = Native::new("guest");
+    let (program, copy) = (native.path("program"), native.path("another.so"));
+    std::fs::copy(&opened, &copy).expect("the target directory can be written to");
+    let source = Path::new(ROOT).join("tests/c/guest.c");
+    let mut compiler = native.compiler("gcc");
+    compiler.args(WARNINGS).arg("-o").arg(&program).arg(source).arg("-ldl");
+    run(&mut compiler);
+    let reset = Answer::steps([Step::Reset]);
+    let services = [Script::service(), silent(), Script::answers([reset, Answer::service()])];
+    let urls = services.map(MockService::start);
+    let mut command = Command::new(program);
+    command.arg(opened).arg(copy).args(urls.each_ref().map(MockService::url));
+    print!("{}", run(&mut command));
+}
+
 fn silent() -> Script {
     Script::answers([Answer::steps([Step::Hold])])
 }
@@ -129,6 +151,9 @@ fn silent_opening() -> MockService {
 fn valgrind() -> bool {
     env::var_os("EXPERIMENT_VALGRIND").is_some_and(|value| value == "1")
 }
+
+const WARNINGS: [&str; 7] =
+    ["-std=c99", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"];
 
 fn linking() -> Vec<OsString> {
     let Some(folder) = env::var_os("EXPERIMENT_BUILD") else {
@@ -145,16 +170,7 @@ fn run_program(name: &str, arguments: &[String]) {
     let native = Native::new(name);
     let program = native.path("program");
     let mut compiler = native.compiler("gcc");
-    compiler.args([
-        "-std=c99",
-        "-g",
-        "-Wall",
-        "-Wextra",
-        "-Wpedantic",
-        "-Werror",
-        "-pthread",
-        "-o",
-    ]);
+    compiler.args(WARNINGS).arg("-o");
     compiler.arg(&program).arg(Path::new(ROOT).join(format!("tests/c/{name}.c")));
     run(compiler.args(linking()));
     let mut command = if valgrind() {

@@ -15,7 +15,7 @@ static void each_is_told_once_with_its_own_answer(void)
     static told all[AT_ONCE];
     exp_client *client = client_of(service, 4);
     CHECK(our_threads() == 0);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < (valgrind() ? 4 : ROUNDS); round++) {
         for (int i = 0; i < AT_ONCE; i++) {
             start(&all[i], client, NULL);
         }
@@ -553,7 +553,7 @@ static void ten_thousand_in_line_are_cheap(void)
 {
     enum { COUNT = 10000 };
     static exp_pending *pending[COUNT];
-    int told = 0;
+    int told = 0, count_of = valgrind() ? 500 : COUNT;
     exp_config *config = config_of(silent, 1);
     OK(exp_config_set_max_pending_fetches(config, COUNT));
     exp_client *client = client_with(config);
@@ -562,18 +562,19 @@ static void ten_thousand_in_line_are_cheap(void)
     OK(exp_fetch_v2_async(client, user, NULL, count, &told, &pending[0], NULL));
     until_metric(client, "experiment_connections_leased", 1);
     size_t before = mallinfo2().uordblks;
-    for (int i = 1; i < COUNT; i++) {
+    for (int i = 1; i < count_of; i++) {
         OK(exp_fetch_v2_async(client, user, NULL, count, &told, &pending[i], NULL));
     }
-    size_t each = (mallinfo2().uordblks - before) / (COUNT - 1);
+    size_t each = (mallinfo2().uordblks - before) / (size_t)(count_of - 1);
     printf("a fetch in line takes %zu bytes\n", each);
-    CHECK(each <= 2048);
+    /* Valgrind has an allocator of its own, which counts nothing. */
+    CHECK(each <= 2048 || valgrind());
     double began = now();
     CHECK_STATUS(EXP_ERR_TIMEOUT, exp_client_close(client, 0));
     OK(exp_client_close(client, SOON));
-    printf("%d fetches were told of the close in %.1f ms\n", COUNT, now() - began);
-    CHECK(told == COUNT);
-    for (int i = 0; i < COUNT; i++) {
+    printf("%d fetches were told of the close in %.1f ms\n", count_of, now() - began);
+    CHECK(told == count_of);
+    for (int i = 0; i < count_of; i++) {
         exp_free(pending[i]);
     }
     exp_free(user);

@@ -14,9 +14,14 @@
 /* The library promises 20 ms; the rest is what a busy machine of two cores takes from a test, and
  * valgrind, which runs one thread at a time. */
 #define PROMISE 20
+static int valgrind(void)
+{
+    return getenv("EXPERIMENT_VALGRIND") != NULL;
+}
+
 __attribute__((unused)) static uint64_t slack(void)
 {
-    return getenv("EXPERIMENT_VALGRIND") ? 5000 : 200;
+    return valgrind() ? 5000 : 200;
 }
 
 /* For what happens by itself, and soon: so that a test fails where it would hang. */
@@ -50,6 +55,8 @@ static exp_config *config_of(const char *url, uint32_t pool)
     OK(exp_config_set_server_url(config, url));
     OK(exp_config_set_use_environment_proxy(config, EXP_FALSE));
     OK(exp_config_set_connection_pool_max_size(config, pool));
+    /* Nothing runs into it that does not set its own. */
+    OK(exp_config_set_fetch_timeout_millis(config, 60000));
     return config;
 }
 
