@@ -67,6 +67,10 @@ check "fetch leaks nothing when it fetches" \
     with_mock "$out/service.json" says demo-nonce $valgrind "$out/fetch" somebody
 check "fetch leaks nothing when it times out" \
     with_mock examples/stalled.json fails_with 1 EXP_ERR_TIMEOUT $valgrind "$out/fetch" somebody 300
+check "epoll fetches for each of many users, and leaks nothing" \
+    with_mock "$out/service.json" says '"demo-nonce":{"key":"on"' $valgrind "$out/epoll" {1..40}
+check "epoll gives up on a service that stalls" \
+    with_mock examples/stalled.json fails_with 1 EXP_ERR_TIMEOUT "$out/epoll" one another
 check "fetch says what is wrong with its setting" \
     with_mock "$out/service.json" fails_with 1 EXP_ERR_INVALID_ARGUMENT $valgrind "$out/fetch" somebody 0
 check "the demo shows the number it drew" says 770077 env DEMO_NONCE=770077 examples/demo.sh

@@ -33,9 +33,12 @@
  * leaving by a C++ exception or longjmp is undefined.
  *
  * FORK. After fork(2) a client works on in the parent, which notices nothing, and in the child, where
- * it begins anew, without connections. Other objects work on in the child too, unless another thread
- * was inside a call with them at the fork. Looking up a name can hang in a child that was forked
- * while another thread looked one up, by a lock of the system's; the fetch still ends in time.
+ * it begins anew, without connections. Asynchronous fetches stay the parent's: in the child an
+ * inherited exp_pending is EXP_ERR_CANCELED, inherited completions are empty for good, and no callback
+ * runs; a callback that forks must not return in the child. Other objects work on in the child too,
+ * unless another thread was inside a call with them at the fork. Looking up a name can hang in a child
+ * that was forked while another thread looked one up, by a lock of the system's; the fetch still ends
+ * in time.
  *
  * UNLOADING. The shared library is linked with `-z nodelete`: dlclose leaves it in place. Link a
  * module that holds the static library in the same way.
@@ -739,9 +742,10 @@ exp_status exp_client_metrics(exp_client *client,
 /**
  * Starts to fetch the variants of a user, and returns at once. What it came to is told to
  * `callback`, with the same status, message and detail as exp_fetch_v2 has: exactly once if this
- * returns EXP_OK, else never; on a thread of the library, never on this one; never before
- * *pending_out is written, maybe before this returns to your code. Callbacks run at most one more
- * at once than the pool has connections. One that blocks delays others, never their status.
+ * returns EXP_OK, else never; on a thread of the library, never on this one (started in a callback:
+ * not before that has returned, then maybe on its thread); never before *pending_out is written,
+ * maybe before this returns to your code. At most one more callback runs at once than the pool has
+ * connections. One that blocks delays others, never their status.
  * `user`, `options` and NULL as for exp_fetch_v2; an interrupt hook is not asked. `callback` must
  * not be NULL. `pending_out` may be NULL; else *pending_out is yours, to cancel with or to wait.
  * Anytime, with user and options read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT,

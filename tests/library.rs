@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use mock_service::{Answer, MockService, Script, Step};
+use mock_service::{Answer, Keep, MockService, Script, Step};
 use native::{Native, ROOT, library, read, run, symbols};
 
 #[test]
@@ -33,7 +33,9 @@ fn defined(nm: &str, wanted: impl Fn(&str) -> bool) -> Vec<String> {
 
 #[test]
 fn every_function_is_called_by_a_test_in_c() {
-    let tests = ["boundary.c", "lifecycle.c"].map(|file| read(&format!("tests/c/{file}"))).concat();
+    let tests = ["boundary.c", "lifecycle.c", "async.c", "completions.c"]
+        .map(|file| read(&format!("tests/c/{file}")))
+        .concat();
     let fields = read("tests/c/user_fields.h");
     for symbol in symbols() {
         // Some are called by a macro that is given a part of their names.
@@ -72,6 +74,87 @@ fn objects_live_as_long_as_they_should() {
     run_program("lifecycle", &services.each_ref().map(MockService::url));
 }
 
+#[test]
+fn asynchronous_fetches_keep_their_contract() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n";
+    let drip = Answer::steps([Step::send(head), Step::drip(" ".repeat(100_000), 5)]);
+    let [service, silent, busy, slow, drip] = [
+        Script::service(),
+        silent(),
+        Script::answers([Answer::reply(503, &[], "")]),
+        Script::answers([Answer::service().delayed(200)]),
+        Script::answers([drip]),
+    ]
+    .map(MockService::start);
+    let hole = MockService::black_hole();
+    let mute = silent_opening();
+    run_program(
+        "async",
+        &[
+            service.url(),
+            silent.url(),
+            busy.url(),
+            slow.url(),
+            hole.url(),
+            mute.url().replace("http:", "https:"),
+            drip.url(),
+            MockService::refused_url(),
+        ],
+    );
+}
+
+#[test]
+fn completions_keep_their_contract() {
+    let services = [Script::service(), silent()].map(MockService::start);
+    run_program("completions", &services.each_ref().map(MockService::url));
+}
+
+/// Under valgrind a fork takes its time.
+#[test]
+fn a_fork_at_any_moment_hangs_nobody() {
+    let service = MockService::start(Script { keep: Keep::Nothing, ..Script::service() });
+    let silent = MockService::start(silent());
+    let forks = if valgrind() { 5 } else { 5000 };
+    run_program("forks", &[service.url(), silent.url(), forks.to_string()]);
+}
+
+/// Opened with dlopen, beside another copy of itself.
+#[test]
+fn the_library_is_a_good_guest() {
+    let opened = match env::var_os("EXPERIMENT_BUILD") {
+        Some(folder) => Path::new(&folder).join("libexperiment.so"),
+        None => library("cdylib"),
+    };
+    let native = Native::new("guest");
+    let (program, copy) = (native.path("program"), native.path("another.so"));
+    std::fs::copy(&opened, &copy).expect("the target directory can be written to");
+    let source = Path::new(ROOT).join("tests/c/guest.c");
+    let mut compiler = native.compiler("gcc");
+    compiler.args(WARNINGS).arg("-o").arg(&program).arg(source).arg("-ldl");
+    run(&mut compiler);
+    let reset = Answer::steps([Step::Reset]);
+    let services = [Script::service(), silent(), Script::answers([reset, Answer::service()])];
+    let urls = services.map(MockService::start);
+    let mut command = Command::new(program);
+    command.arg(opened).arg(copy).args(urls.each_ref().map(MockService::url));
+    print!("{}", run(&mut command));
+}
+
+fn silent() -> Script {
+    Script::answers([Answer::steps([Step::Hold])])
+}
+
+fn silent_opening() -> MockService {
+    MockService::start(Script { connections: vec![vec![Step::Hold]], ..Script::service() })
+}
+
+fn valgrind() -> bool {
+    env::var_os("EXPERIMENT_VALGRIND").is_some_and(|value| value == "1")
+}
+
+const WARNINGS: [&str; 7] =
+    ["-std=c99", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"];
+
 fn linking() -> Vec<OsString> {
     let Some(folder) = env::var_os("EXPERIMENT_BUILD") else {
         return vec![library("staticlib").into(), "-lm".into(), "-ldl".into()];
@@ -87,19 +170,10 @@ fn run_program(name: &str, arguments: &[String]) {
     let native = Native::new(name);
     let program = native.path("program");
     let mut compiler = native.compiler("gcc");
-    compiler.args([
-        "-std=c99",
-        "-g",
-        "-Wall",
-        "-Wextra",
-        "-Wpedantic",
-        "-Werror",
-        "-pthread",
-        "-o",
-    ]);
+    compiler.args(WARNINGS).arg("-o");
     compiler.arg(&program).arg(Path::new(ROOT).join(format!("tests/c/{name}.c")));
     run(compiler.args(linking()));
-    let mut command = if env::var_os("EXPERIMENT_VALGRIND").is_some_and(|value| value == "1") {
+    let mut command = if valgrind() {
         let mut valgrind = Command::new("valgrind");
         valgrind.args(["--error-exitcode=9", "--leak-check=full", "--child-silent-after-fork=yes"]);
         valgrind.args(["--show-leak-kinds=definite,possible", "--errors-for-leak-kinds=definite"]);

@@ -48,9 +48,10 @@ pub type exp_fetch_callback = Option<
 
 /// Starts to fetch the variants of a user, and returns at once. What it came to is told to
 /// `callback`, with the same status, message and detail as exp_fetch_v2 has: exactly once if this
-/// returns EXP_OK, else never; on a thread of the library, never on this one; never before
-/// *pending_out is written, maybe before this returns to your code. Callbacks run at most one more
-/// at once than the pool has connections. One that blocks delays others, never their status.
+/// returns EXP_OK, else never; on a thread of the library, never on this one (started in a callback:
+/// not before that has returned, then maybe on its thread); never before *pending_out is written,
+/// maybe before this returns to your code. At most one more callback runs at once than the pool has
+/// connections. One that blocks delays others, never their status.
 /// `user`, `options` and NULL as for exp_fetch_v2; an interrupt hook is not asked. `callback` must
 /// not be NULL. `pending_out` may be NULL; else *pending_out is yours, to cancel with or to wait.
 /// Anytime, with user and options read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT,

@@ -15,9 +15,9 @@ static int checks;
 /* `what` is what was found, for the message. */
 #define CHECK_THAT(condition, what)                                                                \
     do {                                                                                           \
-        checks++;                                                                                  \
+        __sync_fetch_and_add(&checks, 1);                                                          \
         if (!(condition)) {                                                                        \
-            failures++;                                                                            \
+            __sync_fetch_and_add(&failures, 1);                                                    \
             printf("%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #condition, what);              \
         }                                                                                          \
     } while (0)
@@ -28,28 +28,28 @@ static int checks;
 
 #define CHECK_STATUS(expected, call)                                                               \
     do {                                                                                           \
-        int32_t found = (int32_t)(call);                                                           \
-        checks++;                                                                                  \
-        if (found != (int32_t)(expected)) {                                                        \
-            failures++;                                                                            \
-            printf("%s:%d: %s is %s, not %s\n", __FILE__, __LINE__, #call, exp_status_name(found), \
-                   exp_status_name(expected));                                                     \
+        int32_t found_ = (int32_t)(call);                                                          \
+        __sync_fetch_and_add(&checks, 1);                                                          \
+        if (found_ != (int32_t)(expected)) {                                                       \
+            __sync_fetch_and_add(&failures, 1);                                                    \
+            printf("%s:%d: %s is %s, not %s\n", __FILE__, __LINE__, #call,                         \
+                   exp_status_name(found_), exp_status_name(expected));                            \
         }                                                                                          \
     } while (0)
 
 #define CHECK_TEXT(expected, call)                                                                 \
     do {                                                                                           \
         const char *wanted = (expected), *found = (call);                                          \
-        CHECK_THAT(wanted &&found ? !strcmp(wanted, found) : wanted == found,                      \
+        CHECK_THAT((wanted) && found ? !strcmp(wanted, found) : wanted == found,                   \
                    found ? found : "NULL");                                                        \
     } while (0)
 
 /* The message of an error contains these words. */
 #define CHECK_MESSAGE(words, error)                                                                \
     do {                                                                                           \
-        const char *message = exp_error_message(error);                                            \
-        CHECK_THAT(message &&strstr(message, words), message ? message : "NULL");                  \
-        CHECK(!message || strlen(message) == exp_error_message_length(error));                     \
+        const char *message_ = exp_error_message(error);                                           \
+        CHECK_THAT((message_) && strstr(message_, words), message_ ? message_ : "NULL");           \
+        CHECK(!message_ || strlen(message_) == exp_error_message_length(error));                   \
     } while (0)
 
 static int report(const char *name) {
