@@ -5,9 +5,12 @@
 //!
 //! | module | what it is for |
 //! |---|---|
+//! | [`ffi`] | the C boundary: types in and out; its functions are the header |
 //! | [`client`] | the client, across forks: one session per process |
-//! | [`session`] | what a client has running in one process; drives a fetch on its caller's thread |
-//! | [`connections`] | who leases which connection, and how long a thread waits for one |
+//! | [`session`] | what a client has running in one process; drives a fetch on its caller's thread, or on a worker |
+//! | [`executor`], [`pending`], [`completions`] | asynchronous fetches: their threads, each of them, and where they are found when over |
+//! | [`connections`] | the one lock: who leases which connection, who waits, who is woken |
+//! | [`dispatch`] | what waits for what, threads and asynchronous fetches alike, as a state machine |
 //! | [`fetch`] | one fetch as a state machine: what comes next |
 //! | [`pool`] | whose turn it is, as a state machine |
 //! | [`transport`] | one exchange over one connection; the only room that knows ureq |
@@ -15,7 +18,7 @@
 //! | [`model`] | users and variants |
 //! | [`config`], [`options`], [`error`], [`timings`] | what is asked for, and what is told |
 //! | [`cancel`], [`deadline`] | what ends a fetch early, and when it ends at the latest |
-//! | [`metrics`], [`logger`] | what can be seen from outside |
+//! | [`metrics`], [`logger`], [`contain`] | what can be seen from outside, and the panics that cannot |
 //! | [`sync`], [`sys`], [`tag`] | locks, system calls, and the mark on objects that C holds |
 #![deny(unsafe_code)]
 

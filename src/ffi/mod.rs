@@ -26,6 +26,8 @@
 #![doc = include_str!("contract.txt")]
 //! ```
 #![allow(unsafe_code, non_camel_case_types, clippy::missing_safety_doc)]
+// The documentation is for readers of C, who write [optional] things in brackets.
+#![allow(rustdoc::broken_intra_doc_links)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 // In the order in which the header has them.

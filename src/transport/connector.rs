@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ureq::Error;
 use ureq::unversioned::transport::{
@@ -16,7 +16,7 @@ use ureq::unversioned::transport::{
 use super::control::Control;
 use super::resolver::Resolver;
 use super::socket::{INPUT_BYTES, Socket};
-use crate::deadline::{Deadline, Limit};
+use crate::deadline::Deadline;
 use crate::metrics::CloseReason;
 use crate::sys::{self, Enlisted, Interest};
 use crate::timings::Phase;
@@ -67,10 +67,6 @@ impl<In: Transport> Connector<In> for SocketConnector {
     }
 }
 
-/// How long the first address may take before the next is tried beside it (RFC 8305 advises
-/// 250 ms), or a quarter of what is left if that is less.
-const HEAD_START: Duration = Duration::from_millis(250);
-
 /// Addresses tried at the same time; the last place in a wait is the bell's.
 pub const MAX_RACERS: usize = sys::MAX_SOURCES - 1;
 
@@ -103,7 +99,7 @@ fn race(addresses: &[IpAddr], port: u16, control: &Control) -> io::Result<Racer>
                     continue;
                 }
             }
-            next_start = now + head_start(control.deadline(), now);
+            next_start = now + control.head_start(now);
         }
         if racers.is_empty() {
             return Err(failure);
@@ -121,14 +117,6 @@ fn race(addresses: &[IpAddr], port: u16, control: &Control) -> io::Result<Racer>
             }
             next_start = Instant::now();
         }
-    }
-}
-
-fn head_start(deadline: Deadline, now: Instant) -> Duration {
-    let quarter = deadline.remaining(now).map_or(Limit::None, |left| Limit::After(left / 4));
-    match quarter.min(Limit::After(HEAD_START)) {
-        Limit::After(duration) => duration,
-        Limit::None => HEAD_START,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::cancel::{Attached, Bell, Cancel, Stop};
 use crate::deadline::Deadline;
@@ -215,10 +215,6 @@ impl Control {
         self.state.lock().report.clone()
     }
 
-    pub fn deadline(&self) -> Deadline {
-        self.state.lock().deadline
-    }
-
     /// With `false`, reads find what is already there or fail as `WouldBlock`.
     pub fn set_patient(&self, patient: bool) {
         self.state.lock().patient = patient;
@@ -281,13 +277,22 @@ impl Control {
         }
     }
 
-    /// Sleeps until the bell rings or it is time to look again. Fails if the exchange is to stop.
-    pub fn sleep(&self) -> io::Result<()> {
+    /// How long to wait for the likelier of two ways before the other is tried: 250 ms (what
+    /// RFC 8305 advises between addresses), or a quarter of what is left if that is less.
+    pub fn head_start(&self, now: Instant) -> Duration {
+        const HEAD_START: Duration = Duration::from_millis(250);
+        let left = self.state.lock().deadline.remaining(now);
+        left.map_or(HEAD_START, |left| HEAD_START.min(left / 4))
+    }
+
+    /// Sleeps until the bell rings, `until` passes, or it is time to look again. Fails if the
+    /// exchange is to stop.
+    pub fn sleep(&self, until: Deadline) -> io::Result<()> {
         let look = {
             let mut state = self.state.lock();
             let now = Instant::now();
             self.check_state(&mut state, now, false)?;
-            state.stop.next_look(now, state.deadline)
+            state.stop.next_look(now, state.deadline.min(until))
         };
         self.bell.park(look);
         self.check(false)

@@ -3,7 +3,8 @@
 //! getaddrinfo(3) cannot be canceled, so it runs on a short-lived thread of its own and is left
 //! behind when nobody can wait for it any longer. All who ask for one name at a time share one
 //! lookup, and there are never more than [`MAX_LOOKUPS`] of these threads. The last good addresses
-//! are kept: for a while instead of asking again, and beyond that for when asking fails.
+//! are kept: for a while instead of asking again, and beyond that for when asking fails or takes
+//! too long.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use super::control::Control;
 use crate::cancel::Bell;
 use crate::contain::contain;
+use crate::deadline::Deadline;
 use crate::logger::{Level, Logger};
 use crate::metrics::Metrics;
 use crate::sync::Mutex;
@@ -91,14 +93,28 @@ impl Resolver {
         if let Some(literal) = literal(host) {
             return Ok(vec![literal]);
         }
+        let began = Instant::now();
+        let patient_until = began + control.head_start(began);
         let mut awaited = None;
         loop {
-            match self.look(host, awaited, control.bell()) {
+            let until = match self.look(host, awaited, control.bell()) {
                 Found::Addresses(addresses) => return Ok(addresses),
                 Found::Failure(kind, message) => return Err(io::Error::new(kind, message)),
-                Found::Wait(lookup) => awaited = lookup,
-            }
-            if let Err(stopped) = control.sleep() {
+                Found::Wait { lookup, known } if known.is_empty() => {
+                    awaited = lookup;
+                    Deadline::NEVER
+                }
+                // The lookup goes on; whoever comes after it has its answer.
+                Found::Wait { known, .. } if patient_until <= Instant::now() => {
+                    self.no_longer_waits(host, control.bell());
+                    return Ok(known);
+                }
+                Found::Wait { lookup, .. } => {
+                    awaited = lookup;
+                    Deadline::at(patient_until)
+                }
+            };
+            if let Err(stopped) = control.sleep(until) {
                 self.give_up(host, awaited, control.bell());
                 return Err(stopped);
             }
@@ -130,13 +146,14 @@ impl Resolver {
         known.waiting.push(Arc::clone(bell));
         if known.looking.is_none() && !at_the_limit {
             known.looking = Some(number);
+            let stale = known.addresses.clone();
             state.lookups = number;
             state.threads += 1;
             drop(state);
             self.begin(host, number);
-            return Found::Wait(Some(number));
+            return Found::Wait { lookup: Some(number), known: stale };
         }
-        Found::Wait(known.looking)
+        Found::Wait { lookup: known.looking, known: known.addresses.clone() }
     }
 
     fn begin(self: &Arc<Self>, host: &str, number: u64) {
@@ -190,6 +207,12 @@ impl Resolver {
         }
     }
 
+    fn no_longer_waits(&self, host: &str, bell: &Arc<Bell>) {
+        if let Some(known) = self.state.lock().hosts.get_mut(host) {
+            known.waiting.retain(|waiting| !Arc::ptr_eq(waiting, bell));
+        }
+    }
+
     /// Someone's time is up. A lookup that nobody waits for is left behind, so that whoever comes
     /// next starts another and does not wait for one that may hang for ever.
     fn give_up(&self, host: &str, awaited: Option<u64>, bell: &Arc<Bell>) {
@@ -213,8 +236,11 @@ impl Resolver {
 enum Found {
     Addresses(Vec<IpAddr>),
     Failure(io::ErrorKind, String),
-    /// Not yet: the number of the lookup to wait for, if there is one.
-    Wait(Option<u64>),
+    /// Not yet: the number of the lookup to wait for, if there is one, and what was known before.
+    Wait {
+        lookup: Option<u64>,
+        known: Vec<IpAddr>,
+    },
 }
 
 fn literal(host: &str) -> Option<IpAddr> {
@@ -334,6 +360,28 @@ mod tests {
         resolver.resolve("host", &control(LONG)).unwrap();
         resolver.state.lock().hosts.get_mut("host").unwrap().fresh_until = None;
         assert_eq!(resolver.resolve("host", &control(LONG)).unwrap(), [ADDRESS]);
+    }
+
+    #[test]
+    fn the_last_good_addresses_serve_while_a_later_lookup_hangs() {
+        let asked = AtomicUsize::new(0);
+        let (hold, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new(gate);
+        let (resolver, metrics) = resolver(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+            0 => Ok(vec![ADDRESS]),
+            _ => {
+                let _ = gate.lock().recv(); // until the test is over
+                Ok(vec![])
+            }
+        });
+        resolver.resolve("host", &control(LONG)).unwrap();
+        resolver.state.lock().hosts.get_mut("host").unwrap().fresh_until = None;
+        for _ in 0..3 {
+            // A quarter of the time is what a caller waits for the new answer.
+            assert_eq!(resolver.resolve("host", &control(40)).unwrap(), [ADDRESS]);
+        }
+        assert_eq!((metrics.lookups.value(), metrics.lookups_abandoned.value()), (2, 0));
+        drop(hold);
     }
 
     #[test]
