@@ -44,7 +44,7 @@ build: tools ## the library, shared and static, and its pkg-config file, in buil
 demo: build mock-service ## fetches for two users from a mock of the service, then from one that stalls
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh
 
-test: toolchain build test-rust test-library test-examples ## everything that can be tested
+test: toolchain lint build test-rust test-library test-examples test-speed ## everything that can be tested
 
 test-rust:
 	$(CARGO) test --locked --workspace --features test-panic

@@ -30,6 +30,11 @@ static_build() {
     gcc -std=c11 $warnings examples/c/fetch.c -o "$out/fetch-static" -Iinclude build/libexperiment.a \
         $(sed -n 's/^Libs.private: //p' build/experiment.pc)
 }
+readme_program() {
+    sed -n '/^```c$/,/^```$/{/^```/!p}' README.md >"$out/readme.c"
+    grep -q exp_fetch_v2 "$out/readme.c" && compile gcc c11 "$out/readme.c" "$out/readme"
+}
+check "README's program compiles" readme_program
 check "examples/c/fetch.c compiles by pkg-config" pkg_config_build
 check "examples/c/fetch.c compiles with the archive" static_build
 

@@ -29,7 +29,7 @@
  * where it may hold NULs of its own there is a twin ..._length. What is absent or null is NULL.
  *
  * CALLBACKS get your user_data back untouched, first, possibly on other threads than yours: it must
- * stand that. No lock of the library is held. They may call any function of it, but must return:
+ * stand that. No lock is held that a call of theirs would wait for. They may call any function of it, but must return:
  * leaving by a C++ exception or longjmp is undefined.
  *
  * FORK. After fork(2) a client works on in the parent, which notices nothing, and in the child, where
@@ -159,6 +159,8 @@ typedef enum {
     EXP_TRUE = 1,
 } exp_choice;
 
+typedef struct Facts Facts;
+
 /**
  * A switch that ends the fetches that carry it, now and from now on. See
  * exp_fetch_options_set_cancel.
@@ -227,6 +229,8 @@ typedef void (EXP_CALL *exp_fetch_callback)(void *user_data,
                                             exp_status status,
                                             const exp_variants *variants,
                                             const exp_error *error);
+
+
 
 #ifdef __cplusplus
 extern "C" {
@@ -353,7 +357,8 @@ EXP_API exp_status exp_config_set_fetch_deadline_millis(exp_config *config, uint
 EXP_API exp_status exp_config_set_connection_pool_max_size(exp_config *config, uint32_t size);
 
 /**
- * How long an unused connection is kept: 0 (none is used again) to 86400000; 30000 by default.
+ * How long an unused connection may be used again: 0 (never) to 86400000; 30000 by default. One that
+ * is older is closed when the client is next used.
  * Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
@@ -390,10 +395,12 @@ EXP_API exp_status exp_config_set_ca_file(exp_config *config, const char *ca_fil
 EXP_API exp_status exp_config_set_ca_file_n(exp_config *config, const char *ca_file, size_t length);
 
 /**
- * The proxy to go through: http://[user:password@]host[:port]. Wins over the environment. Setter.
+ * The proxy to go through: http(s)://[user:password@]host[:port]. Wins over the environment. Setter.
  * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
-EXP_API exp_status exp_config_set_proxy_url(exp_config *config, const char *proxy_url);
+EXP_API
+exp_status exp_config_set_proxy_url(exp_config *config,
+                                    const char *proxy_url);
 
 /** The same, with the text's length. */
 EXP_API
@@ -408,7 +415,8 @@ exp_status exp_config_set_proxy_url_n(exp_config *config,
 EXP_API exp_status exp_config_set_use_environment_proxy(exp_config *config, int32_t on);
 
 /**
- * What the service is told to be asked by, as name/version; libexperiment by default. Setter.
+ * What the service is told to be asked by, as name/version; libexperiment/ and its version by
+ * default. Setter.
  * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_library(exp_config *config, const char *library);
@@ -710,7 +718,7 @@ exp_status exp_client_new_n(const char *api_key,
  * and so evaluated, twice; with tracks_exposure only if nothing of it had been sent before.
  * Anytime, with user and options read like a Getter. Blocks no longer than
  * exp_config_worst_case_millis tells for the client's settings, or than the deadline of the
- * options. EXP_OK and every status but EXP_ERR_QUEUE_FULL.
+ * options, but for decoding an answer that came in time. EXP_OK and every status but EXP_ERR_QUEUE_FULL.
  */
 EXP_API
 exp_status exp_fetch_v2(exp_client *client,
@@ -813,9 +821,10 @@ EXP_API int exp_completions_fd(exp_completions *completions);
 
 /**
  * Takes the fetch that ended first out of the queue: a reference of yours, whether you kept the
- * one from the start or not. NULL if none is there. Anytime; returns at once.
+ * one from the start or not, and not at its address: know the fetch by exp_pending_user_data. NULL if none is there. Anytime; returns at once.
  */
-EXP_API exp_pending *exp_completions_next(exp_completions *completions);
+EXP_API
+exp_pending *exp_completions_next(exp_completions *completions);
 
 /**
  * Waits until the queue is not empty. 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK,
@@ -874,7 +883,10 @@ exp_status exp_variants_filter_deployed(const exp_variants *variants,
                                         exp_variants **variants_out,
                                         exp_error **error_out);
 
-/** A reference of yours to the same set; give it up with exp_free. NULL for NULL. Getter. */
+/**
+ * A reference of yours to the same set, from within a callback not at the same address; give it
+ * up with exp_free. NULL for NULL. Getter.
+ */
 EXP_API exp_variants *exp_variants_retain(const exp_variants *variants);
 
 /** Attempts that the fetch took, the first included; 0 for NULL. Getter. */
@@ -938,8 +950,9 @@ EXP_API int32_t exp_error_http_status(const exp_error *error);
 EXP_API uint32_t exp_error_attempts(const exp_error *error);
 
 /**
- * 1 if the same call may succeed when made again: timeouts, network failures, unreadable answers,
- * and every HTTP status but the 4xx, of which 429 counts. Else 0. Getter.
+ * 1 if the same call may succeed when made again: timeouts, network failures (but a proxy that
+ * wants other credentials), unreadable answers, and every HTTP status but the 4xx, of which 429
+ * counts. Else 0. Getter.
  */
 EXP_API int32_t exp_error_is_retryable(const exp_error *error);
 

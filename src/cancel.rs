@@ -51,18 +51,25 @@ impl Bell {
         if self.generation != sys::fork_generation() {
             return;
         }
-        self.rung.store(true, Ordering::SeqCst);
-        self.parker.unpark();
+        // The mark last: whoever sees it, and clears, clears this ring and not only its mark.
         if let Some(signal) = &self.signal {
             signal.raise();
         }
+        self.rung.store(true, Ordering::SeqCst);
+        self.parker.unpark();
     }
 
     /// Forgets earlier rings; costs no system call when there were none.
     pub fn reset(&self) {
-        if self.rung.swap(false, Ordering::SeqCst)
-            && let Some(signal) = &self.signal
-        {
+        if self.rung.load(Ordering::SeqCst) {
+            self.clear();
+        }
+    }
+
+    /// Forgets a ring that was seen on the signal, marked already or not.
+    pub fn clear(&self) {
+        self.rung.store(false, Ordering::SeqCst);
+        if let Some(signal) = &self.signal {
             signal.clear();
         }
     }

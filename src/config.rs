@@ -210,7 +210,10 @@ impl Config {
     pub fn set_proxy_url(&mut self, url: &str) -> Checked {
         // The value stays out of the message: it may hold a password.
         let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-        if !matches!(scheme.as_deref(), Some("http" | "https")) || url.parse::<Uri>().is_err() {
+        if !matches!(scheme.as_deref(), Some("http" | "https"))
+            || url.len() > MAX_LINE_BYTES
+            || url.parse::<Uri>().is_err()
+        {
             return Err(Error::invalid_argument(
                 "proxy_url must be a URL like http://user:password@host:port",
             ));

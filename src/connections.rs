@@ -285,6 +285,9 @@ impl Connections {
         };
         desk.idle_workers -= 1;
         let now = Instant::now();
+        if watch.is_some() && desk.watched == watch && watch > Some(now) {
+            desk.watched = None; // woken early: whoever sleeps next watches again
+        }
         if desk.watched.is_some_and(|until| until <= now) {
             desk.watched = None;
             let bells = desk.dispatch.advance(now);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
+use crate::contain::contain;
 use crate::error::{Error, Status};
 use crate::session::Session;
 use crate::sync::Mutex;
@@ -55,13 +56,15 @@ impl Executor {
     ) -> io::Result<()> {
         if !threads.timer {
             let timer = Arc::clone(session);
-            let handle = sys::spawn("exp-timer", STACK_BYTES, move || timer.keep_time())?;
+            let handle =
+                sys::spawn("exp-timer", STACK_BYTES, move || guarded(&timer, Session::keep_time))?;
             threads.timer = true;
             threads.handles.push(handle);
         }
         while self.workers.load(Ordering::SeqCst) < workers {
             let worker = Arc::clone(session);
-            let handle = sys::spawn("exp-worker", STACK_BYTES, move || worker.work())?;
+            let handle =
+                sys::spawn("exp-worker", STACK_BYTES, move || guarded(&worker, Session::work))?;
             threads.handles.push(handle);
             self.workers.fetch_add(1, Ordering::SeqCst);
         }
@@ -73,8 +76,16 @@ impl Executor {
     pub fn join(&self) {
         let mut threads = self.threads.lock();
         for handle in threads.handles.drain(..) {
-            // A panic of theirs was caught and logged where it happened.
+            // A panic of theirs was caught and logged.
             let _ = handle.join();
         }
+    }
+}
+
+/// What a thread runs. A defect outside of exchanges and callbacks, which have guards of their own,
+/// ends the thread; it is logged, and printed nowhere.
+fn guarded(session: &Arc<Session>, run: impl FnOnce(Arc<Session>)) {
+    if let Err(defect) = contain(|| run(Arc::clone(session))) {
+        session.log_defect(&defect);
     }
 }

@@ -104,6 +104,7 @@ impl Fetch {
     /// A connection is there; the exchange begins.
     pub fn leased(&mut self, now: Instant) -> Bounds {
         self.spend(Phase::Pool, now);
+        self.since = now;
         let timeout = self.rules.schedule.timeout(self.attempt);
         self.until = Deadline::after(now, Limit::After(timeout)).min(self.deadline);
         let left = self.until.remaining(now);

@@ -1,7 +1,8 @@
 //! libexperiment: bounded fetches of feature-flag variants from Amplitude Experiment.
 //!
-//! A fetch goes through this crate from top to bottom of this list, and each module knows only those
-//! below it (`docs/architecture.md` follows one from the C call to the socket):
+//! A fetch goes through this crate from top to bottom of this list, and a module knows those below it;
+//! only the threads of asynchronous fetches, once started, work for the session above them.
+//! (`docs/architecture.md` follows one fetch from the C call to the socket.)
 //!
 //! | module | what it is for |
 //! |---|---|

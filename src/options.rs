@@ -39,14 +39,14 @@ impl Default for FetchOptions {
 pub struct FlagKeys(Vec<String>);
 
 impl FlagKeys {
-    /// Bytes of all keys together, each with its quotes and comma. In base64 they take a third more,
-    /// which is beyond what most servers take in one header.
+    /// Bytes of all keys together, as a JSON array. In base64 they take a third more, which is beyond
+    /// what most servers take in one header.
     pub const MAX_BYTES: usize = 8 << 10;
 
     /// Adds a key, or says that there is no room for it.
     pub fn add(&mut self, key: &str) -> Result<(), Error> {
-        let bytes: usize = self.0.iter().map(|key| key.len() + 3).sum();
-        if bytes + key.len() + 3 > FlagKeys::MAX_BYTES {
+        let bytes: usize = self.0.iter().map(|key| json_bytes(key)).sum();
+        if bytes + json_bytes(key) > FlagKeys::MAX_BYTES {
             return Err(Error::invalid_argument(format!(
                 "flag_key: all keys of a fetch together must not have more than {} bytes; \
                  fetch without keys and pick what you need",
@@ -60,4 +60,10 @@ impl FlagKeys {
     pub fn as_slice(&self) -> &[String] {
         &self.0
     }
+}
+
+/// What a key takes in the array at most: escapes of six bytes, its quotes and a comma.
+fn json_bytes(key: &str) -> usize {
+    let escapes = key.bytes().filter(|&byte| byte < b' ' || byte == b'"' || byte == b'\\').count();
+    key.len() + 5 * escapes + 3
 }

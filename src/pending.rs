@@ -153,8 +153,12 @@ impl Pending {
                 told
             }
             Some(Teller::Completions(completions)) => {
-                self.settle(Outcome::Kept(Box::new(fetched)));
+                // Whoever waited for it finds it in the queue, so the one is not seen before the other.
+                let mut outcome = self.outcome.lock();
+                *outcome = Outcome::Kept(Box::new(fetched));
                 completions.push(Arc::clone(self));
+                drop(outcome);
+                self.done.notify_all();
                 Ok(())
             }
             None => Ok(()),

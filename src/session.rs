@@ -7,7 +7,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::cancel::{Bell, Cancel, Stop};
 use crate::config::Config;
@@ -98,7 +98,7 @@ impl Session {
             metrics,
             descriptors,
             logger,
-            random: RandomState::new().build_hasher().finish(),
+            random: seed(),
             warned_of_size: AtomicBool::new(false),
         }
     }
@@ -274,7 +274,7 @@ impl Session {
         });
     }
 
-    fn log_defect(&self, defect: &Error) {
+    pub fn log_defect(&self, defect: &Error) {
         self.logger.log(Level::Error, || defect.message.clone().into_owned());
     }
 }
@@ -305,6 +305,15 @@ impl Drop for Running<'_> {
             condvar.notify_all();
         }
     }
+}
+
+/// Where the jitter of one process comes from. std draws its keys once, before a fork.
+fn seed() -> u64 {
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    hasher.write_u128(now.map_or(0, |now| now.as_nanos()));
+    hasher.finish()
 }
 
 fn shared(config: &Config) -> Shared {

@@ -15,6 +15,8 @@ impl Tag {
     pub const USER: Tag = Tag(0x8f65_7508_7419_dffc);
     pub const FETCH_OPTIONS: Tag = Tag(0x86ce_4538_9627_668e);
     pub const VARIANTS: Tag = Tag(0x9554_4522_2cf6_5315);
+    /// A set that a callback is lent.
+    pub const BORROWED_VARIANTS: Tag = Tag(0xb27c_91f4_3ad8_e605);
     /// Borrowed: lives in its set.
     pub const VARIANT: Tag = Tag(0x03ac_73fd_575a_7d1f);
     pub const ERROR: Tag = Tag(0xd4c1_f615_457c_29d6);
@@ -30,13 +32,14 @@ impl Tag {
 mod tests {
     use super::*;
 
-    const ALL: [Tag; 12] = [
+    const ALL: [Tag; 13] = [
         Tag::CONFIG,
         Tag::CLIENT,
         Tag::USER,
         Tag::FETCH_OPTIONS,
         Tag::VARIANTS,
         Tag::VARIANT,
+        Tag::BORROWED_VARIANTS,
         Tag::ERROR,
         Tag::BORROWED_ERROR,
         Tag::PENDING,

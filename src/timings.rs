@@ -75,6 +75,9 @@ pub struct Timings {
 }
 
 impl Timings {
+    /// No time at all.
+    pub const NONE: Timings = Timings { spent: [Duration::ZERO; Phase::COUNT], reused: false };
+
     pub fn add(&mut self, phase: Phase, time: Duration) {
         self.spent[phase as usize] += time;
     }

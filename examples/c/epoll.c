@@ -6,6 +6,7 @@
  *
  * EXPERIMENT_SERVER_URL is another service than Amplitude's, if there is one.
  */
+#include <errno.h>
 #include <experiment.h>
 
 #include <stdio.h>
@@ -77,9 +78,11 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         running += submit(client, completions, argv[i]);
 
-    while (running > 0 && epoll_wait(loop, &event, 1, -1) >= 0) {
+    while (running > 0) {
         exp_pending *done;
-        while ((done = exp_completions_next(event.data.ptr)) != NULL) {
+        if (epoll_wait(loop, &event, 1, -1) < 0 && errno != EINTR)
+            return EXIT_FAILURE;
+        while ((done = exp_completions_next(completions)) != NULL) {
             good += finish(done);
             running--;
         }

@@ -264,7 +264,8 @@ pub unsafe extern "C" fn exp_config_set_connection_pool_max_size(
     unsafe { set(config, |config| config.set_connection_pool_max_size(size)) }
 }
 
-/// How long an unused connection is kept: 0 (none is used again) to 86400000; 30000 by default.
+/// How long an unused connection may be used again: 0 (never) to 86400000; 30000 by default. One that
+/// is older is closed when the client is next used.
 /// Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_connection_idle_timeout_millis(
@@ -330,7 +331,7 @@ pub unsafe extern "C" fn exp_config_set_ca_file_n(
     unsafe { set_text(config, Chars::counted(ca_file, length), "ca_file", Config::set_ca_file) }
 }
 
-/// The proxy to go through: http://[user:password@]host[:port]. Wins over the environment. Setter.
+/// The proxy to go through: http(s)://[user:password@]host[:port]. Wins over the environment. Setter.
 /// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_proxy_url(
@@ -365,7 +366,8 @@ pub unsafe extern "C" fn exp_config_set_use_environment_proxy(
     unsafe { set_bool(config, on, "use_environment_proxy", Config::set_use_environment_proxy) }
 }
 
-/// What the service is told to be asked by, as name/version; libexperiment by default. Setter.
+/// What the service is told to be asked by, as name/version; libexperiment/ and its version by
+/// default. Setter.
 /// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_library(

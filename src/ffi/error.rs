@@ -97,8 +97,9 @@ pub unsafe extern "C" fn exp_error_attempts(error: *const exp_error) -> u32 {
     unsafe { read(error, 0, |report| report.failure.facts.attempts) }
 }
 
-/// 1 if the same call may succeed when made again: timeouts, network failures, unreadable answers,
-/// and every HTTP status but the 4xx, of which 429 counts. Else 0. Getter.
+/// 1 if the same call may succeed when made again: timeouts, network failures (but a proxy that
+/// wants other credentials), unreadable answers, and every HTTP status but the 4xx, of which 429
+/// counts. Else 0. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_is_retryable(error: *const exp_error) -> i32 {
     // SAFETY: the contract of the boundary (mod.rs).

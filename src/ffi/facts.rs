@@ -48,6 +48,9 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Of no fetch at all.
+    pub const NONE: Facts = Facts { attempts: 0, timings: Timings::NONE };
+
     pub fn connection_reused(&self) -> i32 {
         self.timings.reused.into()
     }

@@ -140,7 +140,7 @@ fn kind(tag: Tag) -> Option<&'static str> {
         Tag::CLIENT => "an exp_client",
         Tag::USER => "an exp_user",
         Tag::FETCH_OPTIONS => "an exp_fetch_options",
-        Tag::VARIANTS => "an exp_variants",
+        Tag::VARIANTS | Tag::BORROWED_VARIANTS => "an exp_variants",
         Tag::VARIANT => "an exp_variant",
         Tag::ERROR | Tag::BORROWED_ERROR => "an exp_error",
         Tag::PENDING => "an exp_pending",

@@ -209,7 +209,7 @@ fn tell(
     let fetched = fetched_by(client.body.logger(), fetched);
     let _ = inside(client, || match fetched {
         Ok(fetched) => {
-            let variants = Handle::<exp_variants>::new(Tag::VARIANTS, fetched);
+            let variants = Handle::<exp_variants>::new(Tag::BORROWED_VARIANTS, fetched);
             // SAFETY: the host promised that its callback can be called with its user_data; the
             // set is alive until it returns.
             outside(|| unsafe {
@@ -218,7 +218,7 @@ fn tell(
         }
         Err(failure) => {
             let status = failure.error.status.into();
-            let error = Handle::<exp_error>::new(Tag::ERROR, Report::from(failure));
+            let error = Handle::<exp_error>::new(Tag::BORROWED_ERROR, Report::from(failure));
             // SAFETY: as above, for the error.
             outside(|| unsafe {
                 callback(user_data.get(), status, ptr::null(), borrowed(&error));

@@ -2,12 +2,12 @@
 
 use std::ffi::c_char;
 use std::ptr;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use super::error::exp_error;
 use super::facts::Facts;
 use super::guard;
-use super::handle::{Object, Out, find, give_reference, hold, tag_of, wrong_kind};
+use super::handle::{Object, Out, find, give, give_reference, hold, tag_of, wrong_kind};
 use super::status::exp_status;
 use super::text::Chars;
 use crate::error::Error;
@@ -31,6 +31,10 @@ impl Object for exp_variants {
     const TAG: Tag = Tag::VARIANTS;
     const NAME: &'static str = "exp_variants";
     const ARGUMENT: &'static str = "variants";
+
+    fn bears(tag: Tag) -> bool {
+        matches!(tag, Tag::VARIANTS | Tag::BORROWED_VARIANTS)
+    }
 }
 
 #[derive(Default)]
@@ -40,7 +44,7 @@ pub struct Fetched {
 }
 
 /// What NULL stands for.
-static EMPTY: LazyLock<Fetched> = LazyLock::new(Fetched::default);
+static EMPTY: Fetched = Fetched { variants: Variants::empty(), facts: Facts::NONE };
 
 /// How many variants there are. Getter.
 #[unsafe(no_mangle)]
@@ -140,11 +144,19 @@ pub unsafe extern "C" fn exp_variants_filter_deployed(
     })
 }
 
-/// A reference of yours to the same set; give it up with exp_free. NULL for NULL. Getter.
+/// A reference of yours to the same set, from within a callback not at the same address; give it
+/// up with exp_free. NULL for NULL. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_retain(variants: *const exp_variants) -> *mut exp_variants {
-    // SAFETY: the contract of the boundary (mod.rs).
-    guard::value(ptr::null_mut(), || Ok(give_reference(unsafe { hold(variants) }?)))
+    guard::value(ptr::null_mut(), || {
+        // SAFETY: the contract of the boundary (mod.rs).
+        let handle = unsafe { hold(variants) }?;
+        if handle.tag() == Tag::VARIANTS {
+            return Ok(give_reference(handle));
+        }
+        let Fetched { variants, facts } = &handle.body;
+        Ok(give(Fetched { variants: variants.share(), facts: facts.clone() }))
+    })
 }
 
 /// Attempts that the fetch took, the first included; 0 for NULL. Getter.
@@ -247,7 +259,7 @@ pub unsafe extern "C" fn exp_variant_metadata_json_length(variant: *const exp_va
 /// As for `handle::find`.
 unsafe fn set<'a>(variants: *const exp_variants) -> Result<&'a Fetched, Error> {
     // SAFETY: by this function's contract.
-    Ok(unsafe { find(variants) }?.map_or_else(|| &*EMPTY, |variants| &variants.body))
+    Ok(unsafe { find(variants) }?.map_or_else(|| &EMPTY, |variants| &variants.body))
 }
 
 /// # Safety

@@ -105,6 +105,15 @@ impl Variants {
         }
     }
 
+    /// The same variants once more; their texts are shared.
+    pub fn share(&self) -> Variants {
+        Variants {
+            variants: self.variants.clone(),
+            by_flag_key: self.by_flag_key.clone(),
+            json: OnceLock::new(),
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.variants.len()
     }

@@ -127,12 +127,12 @@ impl Session {
     }
 
     fn deliver(&self, Decided { pending, fetch, result }: Decided<Arc<Pending>>) {
+        let _running = Running(self);
         let fetched = fetched(fetch, result);
         self.ended(&fetched, pending.began.elapsed());
         self.connections.tell();
         let told = pending.deliver(fetched);
         drop(pending);
-        let _running = Running(self);
         // In a child that a callback forked, the desk is the parent's, and so is this thread's work.
         if self.is_inherited() {
             return;

@@ -268,7 +268,7 @@ impl Control {
                         return Ok(ready_sources);
                     }
                     if ready != 0 {
-                        self.bell.reset();
+                        self.bell.clear();
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupted = true,

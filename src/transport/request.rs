@@ -6,6 +6,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderName, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 
+use zeroize::Zeroizing;
+
 use crate::error::Error;
 use crate::options::FetchOptions;
 
@@ -26,7 +28,9 @@ impl Head {
         let uri = format!("{server_url}/sdk/v2/vardata?v=0").parse().map_err(|_| {
             Error::invalid_argument("server_url gives no URL when the service's path is added")
         })?;
-        let mut key = HeaderValue::from_str(&format!("Api-Key {api_key}"))
+        // What is ours of the key is wiped; the header's own copy goes with the client.
+        let text = Zeroizing::new(format!("Api-Key {api_key}"));
+        let mut key = HeaderValue::from_str(&text)
             .map_err(|_| Error::invalid_argument("api_key cannot stand in a header"))?;
         key.set_sensitive(true);
         let mut headers = HeaderMap::with_capacity(8);

@@ -28,6 +28,9 @@ pub const MAX_LOOKUPS: usize = 4;
 /// a minute is what load balancers' names commonly have.
 const FRESH_FOR: Duration = Duration::from_secs(60);
 
+/// How long addresses are used whose renewal takes too long.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// Enough for getaddrinfo with every module that nsswitch.conf may load.
 const STACK_BYTES: usize = 512 << 10;
 
@@ -106,7 +109,7 @@ impl Resolver {
                 }
                 // The lookup goes on; whoever comes after it has its answer.
                 Found::Wait { known, .. } if patient_until <= Instant::now() => {
-                    self.no_longer_waits(host, control.bell());
+                    self.make_do(host, awaited, control.bell());
                     return Ok(known);
                 }
                 Found::Wait { lookup, .. } => {
@@ -207,9 +210,12 @@ impl Resolver {
         }
     }
 
-    fn no_longer_waits(&self, host: &str, bell: &Arc<Bell>) {
+    /// Someone has waited long enough for newer addresses than those known, which are good for a
+    /// little longer: not everyone is to wait for a lookup that hangs. It may still end, and count.
+    fn make_do(&self, host: &str, awaited: Option<u64>, bell: &Arc<Bell>) {
+        self.give_up(host, awaited, bell);
         if let Some(known) = self.state.lock().hosts.get_mut(host) {
-            known.waiting.retain(|waiting| !Arc::ptr_eq(waiting, bell));
+            known.fresh_until = known.fresh_until.max(Some(Instant::now() + ASKED_AGAIN_AFTER));
         }
     }
 
@@ -377,10 +383,13 @@ mod tests {
         resolver.resolve("host", &control(LONG)).unwrap();
         resolver.state.lock().hosts.get_mut("host").unwrap().fresh_until = None;
         for _ in 0..3 {
-            // A quarter of the time is what a caller waits for the new answer.
+            // A quarter of the time is what the first of them waits for the new answer.
             assert_eq!(resolver.resolve("host", &control(40)).unwrap(), [ADDRESS]);
         }
-        assert_eq!((metrics.lookups.value(), metrics.lookups_abandoned.value()), (2, 0));
+        assert_eq!((metrics.lookups.value(), metrics.lookups_abandoned.value()), (2, 1));
+        resolver.state.lock().hosts.get_mut("host").unwrap().fresh_until = None;
+        assert_eq!(resolver.resolve("host", &control(40)).unwrap(), [ADDRESS]);
+        assert_eq!(metrics.lookups.value(), 3, "it is asked again");
         drop(hold);
     }
 
