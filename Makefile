@@ -26,7 +26,7 @@ export CC
 endif
 
 .NOTPARALLEL:
-.PHONY: help toolchain build demo test check lint fmt header msrv install clean
+.PHONY: help toolchain build demo test races check lint fmt header msrv install clean
 .PHONY: test-rust test-library test-examples mock-service tools
 
 help: ## lists these targets
@@ -58,6 +58,9 @@ test-library: build
 
 test-examples: build mock-service
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/test.sh
+
+races: mock-service ## the tests of asynchronous fetches under ThreadSanitizer; slow
+	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-races
 
 mock-service:
 	@$(CARGO) build --locked --quiet --package mock-service
