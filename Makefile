@@ -26,7 +26,7 @@ export CC
 endif
 
 .NOTPARALLEL:
-.PHONY: help toolchain build demo test check lint fmt header msrv install clean
+.PHONY: help toolchain build demo test races check lint fmt header msrv install clean
 .PHONY: test-rust test-library test-examples mock-service tools
 
 help: ## lists these targets
@@ -66,6 +66,9 @@ test-speed: build
 bench: toolchain build ## a warm fetch beside libcurl, stock ureq and a bare socket; how late a timeout is
 	@benches/run
 	$(CARGO) bench --locked --bench overshoot
+
+races: mock-service ## the tests of asynchronous fetches under ThreadSanitizer; slow
+	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-races
 
 mock-service:
 	@$(CARGO) build --locked --quiet --package mock-service

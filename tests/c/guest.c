@@ -30,17 +30,23 @@ static int failures, checks;
 
 #define SOON 30000
 
-#define FUNCTIONS(X)                                                                               \
-    X(config_new)                                                                                  \
-    X(config_set_server_url)                                                                       \
-    X(config_set_fetch_timeout_millis)                                                             \
-    X(config_set_connection_pool_max_size)                                                         \
-    X(config_set_use_environment_proxy)                                                            \
-    X(client_new)                                                                                  \
-    X(client_close)                                                                                \
-    X(fetch_v2)                                                                                    \
-    X(fetch_v2_async)                                                                              \
-    X(fetch_v2_submit) X(pending_wait) X(pending_cancel) X(completions_new) X(free)
+/* clang-format off */
+#define FUNCTIONS(X) \
+    X(config_new) \
+    X(config_set_server_url) \
+    X(config_set_fetch_timeout_millis) \
+    X(config_set_connection_pool_max_size) \
+    X(config_set_use_environment_proxy) \
+    X(client_new) \
+    X(client_close) \
+    X(fetch_v2) \
+    X(fetch_v2_async) \
+    X(fetch_v2_submit) \
+    X(pending_wait) \
+    X(pending_cancel) \
+    X(completions_new) \
+    X(free)
+/* clang-format on */
 
 typedef struct {
     void *handle;
