@@ -256,11 +256,13 @@ static void a_wait_that_is_over_is_told_in_time_while_all_workers_are_busy(void)
     exp_free(client);
 }
 
-static volatile int open_now;
+static int open_now;
+
+static void set(int *flag, int value) { __sync_val_compare_and_swap(flag, !value, value); }
 
 static void blocks(void *user_data) {
     (void)user_data;
-    while (!open_now) {
+    while (!__sync_fetch_and_add(&open_now, 0)) {
         nap();
     }
 }
@@ -268,7 +270,7 @@ static void blocks(void *user_data) {
 /* The thread that keeps the time sits in a callback, and a pause ends all the same. */
 static void a_callback_that_blocks_delays_nobodys_retry(void) {
     told blocker = {.then = blocks}, it = {0};
-    open_now = 0;
+    set(&open_now, 0);
     exp_config *config = config_of(busy, 2);
     OK(exp_config_set_fetch_retries(config, 1));
     OK(exp_config_set_fetch_retry_backoff_min_millis(config, 200));
@@ -283,7 +285,7 @@ static void a_callback_that_blocks_delays_nobodys_retry(void) {
     CHECK_STATUS(EXP_ERR_HTTP_STATUS, it.status);
     CHECK(exp_error_attempts(it.error) == 2);
     CHECK(blocker.times == 0);
-    open_now = 1;
+    set(&open_now, 1);
     await(&blocker);
     clear(&blocker);
     clear(&it);
@@ -476,12 +478,12 @@ static void closing_tells_all_once(void) {
 
     /* A callback that still runs. */
     client = client_of(service, 1);
-    open_now = 0;
+    set(&open_now, 0);
     all[0].then = blocks;
     start(&all[0], client, NULL);
     until_metric(client, "experiment_fetches_pending", 0);
     CHECK_STATUS(EXP_ERR_TIMEOUT, exp_client_close(client, 20));
-    open_now = 1;
+    set(&open_now, 1);
     OK(exp_client_close(client, SOON));
     CHECK(all[0].times == 1);
     good(&all[0]);

@@ -224,7 +224,7 @@ static void in_a_forked_child_they_are_dead(void) {
         _exit(failures != 0);
     }
     int status = -1;
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(waitpid(child, &status, 0) == child && child_is_good(status));
     /* The parent has noticed nothing. */
     CHECK_STATUS(EXP_ERR_TIMEOUT, exp_pending_wait(it.pending, 0));
     exp_free(exp_completions_next(it.completions));

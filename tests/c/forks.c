@@ -132,7 +132,7 @@ int main(int argc, char **argv) {
         waitpid(pid, &status, 0);
         hung += WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
         crossed += WIFEXITED(status) && WEXITSTATUS(status) == 77;
-        failed_children += status != 0;
+        failed_children += !child_is_good(status);
     }
     over = 1;
     for (int i = 0; i < 4; i++) {
