@@ -3,6 +3,7 @@
 #define ASYNC_H
 
 #define _GNU_SOURCE
+#include <stdbool.h>
 #include <dirent.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -199,12 +200,14 @@ static long metric(exp_client *client, const char *name) {
     return value;
 }
 
+/* Seen once is enough: it may be gone when looked at again. */
 static void until_metric(exp_client *client, const char *name, long wanted) {
     double began = now();
-    while (metric(client, name) != wanted && now() - began < SOON) {
+    bool seen;
+    while (!(seen = metric(client, name) == wanted) && now() - began < SOON) {
         nap();
     }
-    CHECK_THAT(metric(client, name) == wanted, name);
+    CHECK_THAT(seen, name);
 }
 
 /* The threads of the library, of all clients. */
