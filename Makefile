@@ -27,10 +27,11 @@ endif
 
 .NOTPARALLEL:
 .PHONY: help toolchain build demo test races check lint fmt header msrv install clean
-.PHONY: test-rust test-library test-examples mock-service tools
+.PHONY: test-rust test-library test-examples test-conformance test-bindings mock-service tools
+.PHONY: demo-cpp demo-go demo-python demo-ruby test-cpp test-go test-python test-ruby
 
 help: ## lists these targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -nE 's/^([a-z][a-z -]*):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
 
 toolchain: ## looks for every tool that is needed; as root installs those that Debian has
 	@packaging/toolchain --install
@@ -42,7 +43,10 @@ build: tools ## the library, shared and static, and its pkg-config file, in buil
 	@packaging/build-library
 
 demo: build mock-service ## fetches for two users from a mock of the service, then from one that stalls
-	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh
+	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh c
+
+demo-cpp demo-go demo-python demo-ruby: demo-%: build mock-service ## the same in that language
+	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh $*
 
 test: toolchain lint build test-rust test-library test-examples test-speed ## everything that can be tested
 
@@ -58,6 +62,17 @@ test-library: build
 
 test-examples: build mock-service
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/test.sh
+
+# The cases of tests/conformance in Rust and in C; the bindings run them with their own tests.
+test-conformance: build mock-service
+	$(CARGO) test --locked --test conformance
+	@MOCK_SERVICE=$(MOCK_SERVICE) tests/conformance/test-c
+
+test-bindings: test-cpp test-go test-python test-ruby
+
+# Formatting, lints, tests and the cases of tests/conformance, by the tools of that language.
+test-cpp test-go test-python test-ruby: test-%: build mock-service ## the binding of that language
+	@MOCK_SERVICE=$(MOCK_SERVICE) bindings/$*/test
 
 # Instructions, not seconds: they hardly depend on what else the machine does.
 test-speed: build

@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
-# `make demo`: a first look, without an account and without a network. MOCK_SERVICE is the mock of the
-# evaluation service; the library is the one in build/.
+# `make demo` and `make demo-LANGUAGE`: a first look, without an account and without a network.
+#
+#     MOCK_SERVICE=… examples/demo.sh [c|cpp|go|python|ruby]
+#
+# MOCK_SERVICE is the mock of the evaluation service; the library is the one in build/. The example of
+# each language is a program `fetch USER_ID [TIMEOUT_MILLIS]`, configured by the environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+language=${1:-c}
 work=$(mktemp -d)
 mock=
 trap '[ -z "$mock" ] || kill "$mock" 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -28,8 +33,33 @@ printf '{"play":%s}\n' "$(cat examples/stalled.json)" >&3
 read -r line <&4
 stalled=$(url_of <<<"$line")
 
-show ${CC:-cc} -std=c11 -Wall -Wextra examples/c/fetch.c -Iinclude -Lbuild -lexperiment -o "$work/fetch"
-fetch() { LD_LIBRARY_PATH=build "$work/fetch" "$@"; }
+case $language in
+c)
+    show ${CC:-cc} -std=c11 -Wall -Wextra examples/c/fetch.c -Iinclude -Lbuild -lexperiment -o "$work/fetch"
+    fetch() { LD_LIBRARY_PATH=build "$work/fetch" "$@"; }
+    ;;
+cpp)
+    show ${CXX:-c++} -std=c++17 -Wall -Wextra examples/cpp/fetch.cpp -Iinclude -Ibindings/cpp -Lbuild -lexperiment -o "$work/fetch"
+    fetch() { LD_LIBRARY_PATH=build "$work/fetch" "$@"; }
+    ;;
+go)
+    export PKG_CONFIG_PATH=$PWD/build
+    show go build -C examples/go -o "$work/fetch" .
+    fetch() { LD_LIBRARY_PATH=build "$work/fetch" "$@"; }
+    ;;
+python)
+    export EXPERIMENT_LIBRARY=$PWD/build/libexperiment.so
+    fetch() { PYTHONPATH=bindings/python/src python3 examples/python/fetch.py "$@"; }
+    ;;
+ruby)
+    export EXPERIMENT_LIBRARY=$PWD/build/libexperiment.so
+    fetch() { ruby -Ibindings/ruby/lib examples/ruby/fetch.rb "$@"; }
+    ;;
+*)
+    echo "examples/demo.sh: no example in $language" >&2
+    exit 2
+    ;;
+esac
 
 export EXPERIMENT_SERVER_URL=$service
 step "Two users, from the service at $service (demo-nonce is $DEMO_NONCE)"
