@@ -2,7 +2,8 @@
 //! overshoot`. Idle, and with 64 threads fetching at once beside two processes that only spin.
 //!
 //! Prints a table, in milliseconds, and beside it what threads oversleep under the same load that do
-//! nothing but sleep. A server that floods does so in this process, and is a part of the load. Names on the command line choose the kinds that hold them.
+//! nothing but sleep. A server that floods does so in this process, and is a part of the load. Names
+//! on the command line choose the kinds that hold them.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -104,6 +105,13 @@ fn kinds() -> Vec<Kind> {
         let name = format!("5 MB of JSON in {millis} ms");
         kinds.push(Kind { bound, ..kind(&name, settings, Arc::clone(&service)) });
     }
+    // As many variants as 8 MiB can hold.
+    let variants: Vec<_> = (0..600_000).map(|i| format!(r#""{i}":{{}}"#)).collect();
+    let body = format!("{{{}}}", variants.join(","));
+    let service = MockService::start(Script::answers([Answer::json(200, body)]));
+    let bound = Duration::from_millis(30);
+    let settings = bounded(&service.url(), bound);
+    kinds.push(Kind { bound, ..kind("600 000 variants in 30 ms", settings, service) });
     kinds
 }
 

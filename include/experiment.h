@@ -29,8 +29,8 @@
  * where it may hold NULs of its own there is a twin ..._length. What is absent or null is NULL.
  *
  * CALLBACKS get your user_data back untouched, first, possibly on other threads than yours: it must
- * stand that. No lock is held that a call of theirs would wait for. They may call any function of it, but must return:
- * leaving by a C++ exception or longjmp is undefined.
+ * stand that. They may call any function of the library, which holds no lock that the call would wait
+ * for, but must return: leaving by a C++ exception or longjmp is undefined.
  *
  * FORK. After fork(2) a client works on in the parent, which notices nothing, and in the child, where
  * it begins anew, without connections. Asynchronous fetches stay the parent's: in the child an
@@ -158,8 +158,6 @@ typedef enum {
     EXP_FALSE = 0,
     EXP_TRUE = 1,
 } exp_choice;
-
-typedef struct Facts Facts;
 
 /**
  * A switch that ends the fetches that carry it, now and from now on. See
@@ -718,7 +716,8 @@ exp_status exp_client_new_n(const char *api_key,
  * and so evaluated, twice; with tracks_exposure only if nothing of it had been sent before.
  * Anytime, with user and options read like a Getter. Blocks no longer than
  * exp_config_worst_case_millis tells for the client's settings, or than the deadline of the
- * options, but for decoding an answer that came in time. EXP_OK and every status but EXP_ERR_QUEUE_FULL.
+ * options, but for what a single value of the answer takes to decode, some milliseconds for each
+ * megabyte. EXP_OK and every status but EXP_ERR_QUEUE_FULL.
  */
 EXP_API
 exp_status exp_fetch_v2(exp_client *client,
@@ -821,10 +820,10 @@ EXP_API int exp_completions_fd(exp_completions *completions);
 
 /**
  * Takes the fetch that ended first out of the queue: a reference of yours, whether you kept the
- * one from the start or not, and not at its address: know the fetch by exp_pending_user_data. NULL if none is there. Anytime; returns at once.
+ * one from the start or not, and not at its address: know the fetch by exp_pending_user_data. NULL
+ * if none is there. Anytime; returns at once.
  */
-EXP_API
-exp_pending *exp_completions_next(exp_completions *completions);
+EXP_API exp_pending *exp_completions_next(exp_completions *completions);
 
 /**
  * Waits until the queue is not empty. 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK,

@@ -17,13 +17,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::deadline::{Deadline, Limit};
-use crate::error::Error;
+use crate::error::{Error, Status};
 use crate::metrics::Metrics;
-use crate::model::Variants;
+use crate::model::{Pace, Undecoded, Variants};
 use crate::pool::Snapshot;
 use crate::retry::{self, Budget, Verdict};
 use crate::schedule::Schedule;
 use crate::timings::{Phase, Timings};
+
+const TOO_LONG_TO_DECODE: &str =
+    "the answer came, but decoding it took longer than the timeout allows";
 
 /// What all fetches of a client go by.
 #[derive(Debug)]
@@ -130,13 +133,9 @@ impl Fetch {
     ) -> Step {
         self.timings.merge(timings);
         match result {
-            // Decoding looks at no clock; what it overran is found here.
+            // Decoding looks at the clock now and then; what it overran since is found here.
             Ok(_) if self.until.has_passed(now) => {
-                let error = Error::timeout(
-                    Phase::Body,
-                    "the answer came, but decoding it took longer than the timeout allows",
-                );
-                self.failed(error, now)
+                self.failed(Error::timeout(Phase::Body, TOO_LONG_TO_DECODE), now)
             }
             Ok(variants) => Step::Done(Ok(variants)),
             Err(error) => self.failed(error, now),
@@ -221,14 +220,19 @@ impl Fetch {
     }
 }
 
-/// Decodes the body of an answer.
-pub fn decode(body: Vec<u8>, metrics: &Metrics) -> Result<(Variants, usize), Error> {
-    let decoded = Variants::decode(body).map_err(|invalid| {
-        Error::new(
-            crate::error::Status::InvalidResponse,
-            format!("the answer cannot be used: {invalid}"),
-        )
-    })?;
+/// Decodes the body of an answer as long as `go_on` says so. Tells how many entries were left out.
+pub fn decode(
+    body: Vec<u8>,
+    metrics: &Metrics,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(Variants, usize), Error> {
+    let decoded =
+        Variants::decode(body, Pace::while_told(go_on)).map_err(|undecoded| match undecoded {
+            Undecoded::Stopped => Error::timeout(Phase::Body, TOO_LONG_TO_DECODE),
+            Undecoded::Invalid(invalid) => {
+                Error::new(Status::InvalidResponse, format!("the answer cannot be used: {invalid}"))
+            }
+        })?;
     for _ in 0..decoded.skipped {
         metrics.entries_skipped.increment();
     }

@@ -179,15 +179,26 @@ impl Session {
         let bounds = fetch.leased(Instant::now());
         match leased.exchange(bounds, body, options, stop) {
             Ok((result, timings)) => {
-                let result = result.and_then(|body| self.decode(body));
+                let result = result.and_then(|body| self.decode(body, bounds.until, stop));
                 fetch.exchanged(result, &timings, Instant::now())
             }
             Err(error) => fetch.refused(Refusal::Failed(error), Instant::now()),
         }
     }
 
-    fn decode(&self, body: Vec<u8>) -> Result<Variants, Error> {
-        let (variants, skipped) = fetch::decode(body, &self.metrics)?;
+    /// Decodes a body, unless the time is over first or the fetch is to stop.
+    fn decode(&self, body: Vec<u8>, until: Deadline, stop: &mut Stop) -> Result<Variants, Error> {
+        let mut stopped = false;
+        let mut go_on = || {
+            let now = Instant::now();
+            stopped = stop.is_asked(now, false);
+            !stopped && !until.has_passed(now)
+        };
+        let decoded = fetch::decode(body, &self.metrics, &mut go_on);
+        if stopped {
+            return Err(Error::canceled());
+        }
+        let (variants, skipped) = decoded?;
         if skipped > 0 {
             self.logger.log(Level::Warn, || {
                 format!("the answer held {skipped} entries that are no variants; they are left out")

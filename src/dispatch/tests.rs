@@ -9,6 +9,7 @@ use super::*;
 use crate::deadline::Limit;
 use crate::error::Status;
 use crate::fetch::Rules;
+use crate::model::Pace;
 use crate::retry::Budget;
 use crate::schedule::Schedule;
 use crate::schedule::tests::schedule;
@@ -23,7 +24,7 @@ fn millis(millis: u64) -> Duration {
 }
 
 fn variants() -> Variants {
-    Variants::decode(b"{}".to_vec()).unwrap().variants
+    Variants::decode(b"{}".to_vec(), Pace::unhurried()).unwrap().variants
 }
 
 fn unavailable() -> Error {

@@ -50,7 +50,8 @@ pub unsafe extern "C" fn exp_completions_fd(completions: *mut exp_completions) -
 }
 
 /// Takes the fetch that ended first out of the queue: a reference of yours, whether you kept the
-/// one from the start or not, and not at its address: know the fetch by exp_pending_user_data. NULL if none is there. Anytime; returns at once.
+/// one from the start or not, and not at its address: know the fetch by exp_pending_user_data. NULL
+/// if none is there. Anytime; returns at once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_completions_next(
     completions: *mut exp_completions,

@@ -5,19 +5,25 @@
 //! - [`User`]: what is known of a user, and how it is written for the service (`user.rs`, on the
 //!   `Object` of `object.rs`).
 //! - [`Variants`], [`Variant`]: the service's answer (`variant.rs`), whose texts are [`Text`]s that
-//!   C can read in place (`text.rs`).
+//!   C can read in place (`text.rs`). How a body is read is in `decode.rs`, how a flag is found in
+//!   `index.rs`, and who may end work that takes long in `pace.rs`.
 //! - [`Invalid`]: what was wrong with a piece of JSON (`invalid.rs`).
 //! - `json.rs`: what all of them need of raw JSON.
 
+mod decode;
+mod index;
 mod invalid;
 mod json;
 mod object;
+mod pace;
 mod text;
 mod user;
 mod variant;
 
+pub use decode::{Decoded, Undecoded};
 pub use invalid::{Invalid, Kind};
 pub use json::MAX_DEPTH;
+pub use pace::Pace;
 pub use text::Text;
 pub use user::{MAX_USER_BYTES, User};
-pub use variant::{Decoded, Variant, Variants};
+pub use variant::{Variant, Variants};

@@ -3,16 +3,13 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
-
-use super::invalid::{Invalid, Kind};
-use super::json::{self, MAX_DEPTH};
+use super::decode::{SUBJECT, Undecoded, out_of_memory, reserve};
+use super::index::Index;
+use super::json;
+use super::pace::Pace;
 use super::text::{Span, Text, Texts};
 use crate::logger::Logger;
 use crate::tag::Tag;
-
-const SUBJECT: &str = "the answer";
 
 /// Up to so many variants, looking at each is faster than searching.
 const SCANNED: usize = 8;
@@ -21,18 +18,10 @@ const SCANNED: usize = 8;
 #[derive(Default)]
 pub struct Variants {
     variants: Vec<Variant>,
-    /// Positions in `variants`, in the order of `json::compare_names`.
-    by_flag_key: Vec<u32>,
+    /// Where the variant of a flag is, if there are more than `SCANNED`.
+    by_flag_key: Option<Index>,
     /// The whole set, NUL-terminated, once somebody asked for it.
     json: OnceLock<String>,
-}
-
-/// What `Variants::decode` made of a body.
-#[derive(Debug)]
-pub struct Decoded {
-    pub variants: Variants,
-    /// How many entries were left out because they are no objects.
-    pub skipped: usize,
 }
 
 /// The variant of one flag. It reaches its texts without its set, so that a pointer to it is all
@@ -55,46 +44,37 @@ struct Answer {
     logger: OnceLock<Weak<Logger>>,
 }
 
+/// Where the texts of one entry are.
 #[derive(Clone, Copy)]
-struct Spans {
-    flag_key: Span,
-    key: Option<Span>,
-    value: Option<Span>,
-    payload: Option<Span>,
-    metadata: Option<Span>,
+pub(super) struct Spans {
+    pub flag_key: Span,
+    pub key: Option<Span>,
+    pub value: Option<Span>,
+    pub payload: Option<Span>,
+    pub metadata: Option<Span>,
 }
 
 impl Variants {
     /// The set without variants. Allocates nothing.
     pub const fn empty() -> Self {
-        Variants { variants: Vec::new(), by_flag_key: Vec::new(), json: OnceLock::new() }
+        Variants { variants: Vec::new(), by_flag_key: None, json: OnceLock::new() }
     }
 
-    /// Reads the body of an answer: one JSON object that has an object for each flag.
-    ///
-    /// Entries that are no objects are left out and counted, as if they had not been sent. Of
-    /// several entries for one flag the last one counts, and so it does for fields.
-    pub fn decode(body: Vec<u8>) -> Result<Decoded, Invalid> {
-        let body = String::from_utf8(body).map_err(|error| {
-            let valid_bytes = error.utf8_error().valid_up_to();
-            Invalid::new(SUBJECT, Kind::NotUtf8 { valid_bytes })
-        })?;
-        let mut decoder = Decoder::new(body.len())?;
-        decoder.read(&body)?;
-        let Decoder { texts, entries, skipped, .. } = decoder;
-        let variants =
-            Variants::of(Arc::new(Answer { body, texts, logger: OnceLock::new() }), entries)?;
-        Ok(Decoded { variants, skipped })
-    }
-
-    fn of(answer: Arc<Answer>, mut entries: Vec<Spans>) -> Result<Self, Invalid> {
-        let flag_key = |spans: &Spans| answer.texts.bytes_of(spans.flag_key);
-        let by_flag_key = json::keep_last_of_each(&mut entries, |a, b| {
-            json::compare_names(flag_key(a), flag_key(b))
-        });
+    /// The last of the entries for each flag.
+    pub(super) fn of(
+        body: String,
+        texts: Texts,
+        mut entries: Vec<Spans>,
+        pace: &mut Pace,
+    ) -> Result<Self, Undecoded> {
+        let by_flag_key = keep_last_of_each(&mut entries, &texts, pace)?;
+        let answer = Arc::new(Answer { body, texts, logger: OnceLock::new() });
         let mut variants = Vec::new();
         reserve(&mut variants, entries.len())?;
-        variants.extend(entries.into_iter().map(|spans| Variant::new(answer.clone(), spans)));
+        for spans in entries {
+            pace.spent(size_of::<Variant>())?;
+            variants.push(Variant::new(Arc::clone(&answer), spans));
+        }
         Ok(Variants { variants, by_flag_key, json: OnceLock::new() })
     }
 
@@ -128,13 +108,11 @@ impl Variants {
     }
 
     fn position(&self, flag_key: &[u8]) -> Option<usize> {
-        if self.variants.len() <= SCANNED {
-            return self.variants.iter().position(|variant| variant.flag_key_bytes() == flag_key);
+        let flag_key_at = |at: usize| self.variants[at].flag_key_bytes();
+        match &self.by_flag_key {
+            Some(index) => index.find(flag_key, flag_key_at),
+            None => (0..self.variants.len()).find(|&at| flag_key_at(at) == flag_key),
         }
-        let found = self.by_flag_key.binary_search_by(|&position| {
-            json::compare_names(self.variants[position as usize].flag_key_bytes(), flag_key)
-        });
-        found.ok().map(|index| self.by_flag_key[index] as usize)
     }
 
     /// The variant at that place in the server's order.
@@ -188,12 +166,55 @@ impl Variants {
     /// are deployed.
     pub fn filter_deployed(&self) -> Variants {
         let variants: Vec<Variant> = self.iter().filter(|v| v.is_deployed()).cloned().collect();
-        let flag_key = |i: usize| variants[i].flag_key_bytes();
-        let by_flag_key = json::sorted_positions(variants.len(), &|a, b| {
-            json::compare_names(flag_key(a), flag_key(b))
-        });
-        Variants { variants, by_flag_key, json: OnceLock::new() }
+        let flag_key_at = |at: usize| variants[at].flag_key_bytes();
+        let by_flag_key =
+            index(variants.len(), flag_key_at, &mut Vec::new(), &mut Pace::unhurried());
+        // Without one, looking at each finds them too.
+        Variants { by_flag_key: by_flag_key.unwrap_or(None), variants, json: OnceLock::new() }
     }
+}
+
+/// Drops all but the last of the entries for each flag. Returns where those are that are left.
+fn keep_last_of_each(
+    entries: &mut Vec<Spans>,
+    texts: &Texts,
+    pace: &mut Pace,
+) -> Result<Option<Index>, Undecoded> {
+    loop {
+        let flag_key_at = |at: usize| texts.bytes_of(entries[at].flag_key);
+        let mut earlier = Vec::new();
+        let by_flag_key = index(entries.len(), flag_key_at, &mut earlier, pace)?;
+        if earlier.is_empty() {
+            return Ok(by_flag_key);
+        }
+        // Positions change, so that the others are entered once more.
+        let mut kept = vec![true; entries.len()];
+        earlier.into_iter().for_each(|at| kept[at] = false);
+        let mut kept = kept.into_iter();
+        entries.retain(|_| kept.next() == Some(true));
+    }
+}
+
+/// An index of flags, if there are so many that it pays. Collects the positions of those whose key
+/// comes `earlier` and then once more.
+fn index<'a>(
+    count: usize,
+    flag_key_at: impl Fn(usize) -> &'a [u8] + Copy,
+    earlier: &mut Vec<usize>,
+    pace: &mut Pace,
+) -> Result<Option<Index>, Undecoded> {
+    if count <= SCANNED {
+        let comes_again =
+            |&at: &usize| (at + 1..count).any(|later| flag_key_at(later) == flag_key_at(at));
+        earlier.extend((0..count).filter(comes_again));
+        return Ok(None);
+    }
+    let mut index = Index::with_room_for(count).map_err(|_| out_of_memory(count))?;
+    for at in 0..count {
+        pace.spent(size_of::<Spans>())?;
+        earlier.extend(index.insert(flag_key_at(at), at, flag_key_at));
+    }
+    Ok(Some(index))
 }
 
 impl<'a> IntoIterator for &'a Variants {
@@ -282,184 +303,5 @@ impl Variant {
 impl fmt::Debug for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Variant").field(&self.flag_key().as_str()).finish()
-    }
-}
-
-/// Fails where `Vec` would abort: an answer may be large.
-fn reserve<T>(items: &mut Vec<T>, more: usize) -> Result<(), Invalid> {
-    items.try_reserve_exact(more).map_err(|_| out_of_memory(more * size_of::<T>()))
-}
-
-fn out_of_memory(bytes: usize) -> Invalid {
-    Invalid::new(SUBJECT, Kind::OutOfMemory { bytes })
-}
-
-/// Reads a body in one pass, the parser calling back for each entry.
-struct Decoder {
-    texts: Texts,
-    entries: Vec<Spans>,
-    skipped: usize,
-    /// Why the pass was stopped, if it was not the parser that did it.
-    fault: Option<Kind>,
-}
-
-impl Decoder {
-    /// The texts of a body never need more room than the body: escapes are longer than what they
-    /// stand for, and each text's NUL has the quotes or the colon that are left out.
-    fn new(body_bytes: usize) -> Result<Self, Invalid> {
-        if body_bytes > Texts::MAX_BYTES {
-            let limit = Texts::MAX_BYTES;
-            return Err(Invalid::new(SUBJECT, Kind::TooLarge { bytes: body_bytes, limit }));
-        }
-        let texts = Texts::with_capacity(body_bytes).map_err(|_| out_of_memory(body_bytes))?;
-        Ok(Decoder { texts, entries: Vec::new(), skipped: 0, fault: None })
-    }
-
-    fn read(&mut self, body: &str) -> Result<(), Invalid> {
-        let mut parser = serde_json::Deserializer::from_str(body);
-        let read = parser.deserialize_map(&mut *self).and_then(|()| parser.end());
-        debug_assert!(self.texts.bytes() <= body.len());
-        read.map_err(|error| match self.fault {
-            Some(kind) => Invalid::visiting(SUBJECT, kind, error),
-            None => Invalid::parsing(SUBJECT, error),
-        })
-    }
-
-    /// Stops the pass.
-    fn stop<E: Error>(&mut self, kind: Kind, words: &str) -> E {
-        self.fault = Some(kind);
-        E::custom(words)
-    }
-
-    fn add_entry<E: Error>(&mut self, entry: Spans) -> Result<(), E> {
-        if self.entries.try_reserve(1).is_err() {
-            let bytes = self.entries.len() * size_of::<Spans>();
-            return Err(self.stop(Kind::OutOfMemory { bytes }, "out of memory"));
-        }
-        self.entries.push(entry);
-        Ok(())
-    }
-
-    /// A value inside an entry: the body and the entry are two levels themselves.
-    fn check_depth<E: Error>(&mut self, value: &RawValue) -> Result<(), E> {
-        if json::is_deeper_than(value.get(), MAX_DEPTH - 2) {
-            return Err(self.stop(Kind::TooDeep, "too deep"));
-        }
-        Ok(())
-    }
-
-    /// A string's text.
-    fn add_string<E: Error>(&mut self, string: &str) -> Result<Span, E> {
-        match json::text_of(string) {
-            Some(text) => Ok(self.texts.add(|out| out.push_str(&text))),
-            None => Err(self.stop(Kind::NotJson, json::LONE_SURROGATE)),
-        }
-    }
-
-    /// A string's text, or the JSON text of what is no string; nothing for null.
-    fn add_text<E: Error>(&mut self, value: &RawValue) -> Result<Option<Span>, E> {
-        if value.get().starts_with('"') {
-            self.add_string(value.get()).map(Some)
-        } else {
-            Ok(self.add_json(value))
-        }
-    }
-
-    /// JSON text; nothing for null.
-    fn add_json(&mut self, value: &RawValue) -> Option<Span> {
-        let json = value.get();
-        (json != "null").then(|| self.texts.add(|out| json::push_compact(out, json)))
-    }
-}
-
-/// The body: an object of entries.
-impl<'de> Visitor<'de> for &mut Decoder {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
-        while let Some(flag_key) = map.next_key::<&RawValue>()? {
-            let flag_key = self.add_string(flag_key.get())?;
-            match map.next_value_seed(Entry { decoder: self, flag_key })? {
-                Some(entry) => self.add_entry(entry)?,
-                None => {
-                    self.texts.take_back(flag_key);
-                    self.skipped += 1;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// One entry of the body: an object of fields, or something to be left out.
-struct Entry<'a> {
-    decoder: &'a mut Decoder,
-    flag_key: Span,
-}
-
-impl<'de> DeserializeSeed<'de> for Entry<'_> {
-    type Value = Option<Spans>;
-
-    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Self::Value, D::Error> {
-        parser.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Entry<'_> {
-    type Value = Option<Spans>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let Entry { decoder, flag_key } = self;
-        let mut entry = Spans { flag_key, key: None, value: None, payload: None, metadata: None };
-        while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-            decoder.check_depth(value)?;
-            match json::text_of(name.get()).as_deref() {
-                Some("key") => entry.key = decoder.add_text(value)?,
-                Some("value") => entry.value = decoder.add_text(value)?,
-                Some("payload") => entry.payload = decoder.add_json(value),
-                Some("metadata") => entry.metadata = decoder.add_json(value),
-                _ => {}
-            }
-        }
-        Ok(Some(entry))
-    }
-
-    fn visit_seq<S: SeqAccess<'de>>(self, mut elements: S) -> Result<Self::Value, S::Error> {
-        while let Some(element) = elements.next_element()? {
-            self.decoder.check_depth(element)?;
-        }
-        Ok(None)
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(None)
     }
 }

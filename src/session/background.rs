@@ -105,14 +105,15 @@ impl Session {
     fn run(&self, Run { id, pending, mut fetch, lease }: Run<Arc<Pending>>) {
         let leased = self.connections.leased(lease);
         let bounds = fetch.leased(Instant::now());
-        let stop = Stop::new(Some(Arc::clone(pending.switch())), None);
+        let mut stop = Stop::new(Some(Arc::clone(pending.switch())), None);
         let exchanged = contain(|| {
             if pending.switch().is_fired() {
                 return Err(Error::canceled());
             }
-            leased
-                .exchange(bounds, &pending.user, &pending.options, &stop)
-                .map(|(result, timings)| (result.and_then(|body| self.decode(body)), timings))
+            let (result, timings) =
+                leased.exchange(bounds, &pending.user, &pending.options, &stop)?;
+            let result = result.and_then(|body| self.decode(body, bounds.until, &mut stop));
+            Ok((result, timings))
         });
         let now = Instant::now();
         let step = match exchanged {

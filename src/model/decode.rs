@@ -1,0 +1,297 @@
+//! Reads the body of an answer, in one pass, without copying it.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::invalid::{Invalid, Kind};
+use super::json::{self, MAX_DEPTH};
+use super::pace::{Pace, Stopped};
+use super::text::{Span, Texts};
+use super::variant::{Spans, Variants};
+
+pub(super) const SUBJECT: &str = "the answer";
+
+/// What became of a body.
+#[derive(Debug)]
+pub struct Decoded {
+    pub variants: Variants,
+    /// How many entries were left out because they are no objects.
+    pub skipped: usize,
+}
+
+/// Why nothing became of it.
+#[derive(Debug)]
+pub enum Undecoded {
+    Invalid(Invalid),
+    /// Somebody ended it.
+    Stopped,
+}
+
+impl From<Invalid> for Undecoded {
+    fn from(invalid: Invalid) -> Self {
+        Undecoded::Invalid(invalid)
+    }
+}
+
+impl From<Stopped> for Undecoded {
+    fn from(_: Stopped) -> Self {
+        Undecoded::Stopped
+    }
+}
+
+impl Variants {
+    /// Reads the body of an answer: one JSON object that has an object for each flag.
+    ///
+    /// Entries that are no objects are left out and counted, as if they had not been sent. Of
+    /// several entries for one flag the last one counts, and so it does for fields.
+    pub fn decode(body: Vec<u8>, mut pace: Pace) -> Result<Decoded, Undecoded> {
+        let body = String::from_utf8(body).map_err(|error| {
+            let valid_bytes = error.utf8_error().valid_up_to();
+            Invalid::new(SUBJECT, Kind::NotUtf8 { valid_bytes })
+        })?;
+        let mut decoder = Decoder::new(body.len(), &mut pace)?;
+        decoder.read(&body)?;
+        let Decoder { texts, entries, skipped, .. } = decoder;
+        let variants = Variants::of(body, texts, entries, &mut pace)?;
+        Ok(Decoded { variants, skipped })
+    }
+}
+
+/// Fails where `Vec` would abort: an answer may be large.
+pub(super) fn reserve<T>(items: &mut Vec<T>, more: usize) -> Result<(), Invalid> {
+    items.try_reserve_exact(more).map_err(|_| out_of_memory(more * size_of::<T>()))
+}
+
+pub(super) fn out_of_memory(bytes: usize) -> Invalid {
+    Invalid::new(SUBJECT, Kind::OutOfMemory { bytes })
+}
+
+/// Reads a body in one pass, the parser calling back for each entry.
+struct Decoder<'w, 'a> {
+    texts: Texts,
+    entries: Vec<Spans>,
+    skipped: usize,
+    pace: &'w mut Pace<'a>,
+    /// Why the pass was stopped, if it was not the parser that did it.
+    fault: Option<Fault>,
+}
+
+#[derive(Clone, Copy)]
+enum Fault {
+    Invalid(Kind),
+    Stopped,
+}
+
+impl<'w, 'a> Decoder<'w, 'a> {
+    /// The texts of a body never need more room than the body: escapes are longer than what they
+    /// stand for, and each text's NUL has the quotes or the colon that are left out.
+    fn new(body_bytes: usize, pace: &'w mut Pace<'a>) -> Result<Self, Invalid> {
+        if body_bytes > Texts::MAX_BYTES {
+            let limit = Texts::MAX_BYTES;
+            return Err(Invalid::new(SUBJECT, Kind::TooLarge { bytes: body_bytes, limit }));
+        }
+        let texts = Texts::with_capacity(body_bytes).map_err(|_| out_of_memory(body_bytes))?;
+        Ok(Decoder { texts, entries: Vec::new(), skipped: 0, pace, fault: None })
+    }
+
+    fn read(&mut self, body: &str) -> Result<(), Undecoded> {
+        let mut parser = serde_json::Deserializer::from_str(body);
+        let read = parser.deserialize_map(&mut *self).and_then(|()| parser.end());
+        debug_assert!(self.texts.bytes() <= body.len());
+        read.map_err(|error| match self.fault {
+            Some(Fault::Stopped) => Undecoded::Stopped,
+            Some(Fault::Invalid(kind)) => Invalid::visiting(SUBJECT, kind, error).into(),
+            None => Invalid::parsing(SUBJECT, error).into(),
+        })
+    }
+
+    /// Refuses what was just read.
+    fn refuse<E: Error>(&mut self, kind: Kind, words: &str) -> E {
+        self.fault = Some(Fault::Invalid(kind));
+        E::custom(words)
+    }
+
+    /// So much of the body has been read.
+    fn spent<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
+        self.pace.spent(bytes).map_err(|Stopped| {
+            self.fault = Some(Fault::Stopped);
+            E::custom("stopped")
+        })
+    }
+
+    fn add_entry<E: Error>(&mut self, entry: Spans) -> Result<(), E> {
+        if self.entries.try_reserve(1).is_err() {
+            let bytes = self.entries.len() * size_of::<Spans>();
+            return Err(self.refuse(Kind::OutOfMemory { bytes }, "out of memory"));
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// A value inside an entry: the body and the entry are two levels themselves.
+    fn check<E: Error>(&mut self, value: &RawValue) -> Result<(), E> {
+        self.spent(value.get().len())?;
+        if json::is_deeper_than(value.get(), MAX_DEPTH - 2) {
+            return Err(self.refuse(Kind::TooDeep, "too deep"));
+        }
+        Ok(())
+    }
+
+    /// A string's text.
+    fn add_string<E: Error>(&mut self, string: &str) -> Result<Span, E> {
+        match json::text_of(string) {
+            Some(text) => Ok(self.texts.add(|out| out.push_str(&text))),
+            None => Err(self.refuse(Kind::NotJson, json::LONE_SURROGATE)),
+        }
+    }
+
+    /// A string's text, or the JSON text of what is no string; nothing for null.
+    fn add_text<E: Error>(&mut self, value: &RawValue) -> Result<Option<Span>, E> {
+        if value.get().starts_with('"') {
+            self.add_string(value.get()).map(Some)
+        } else {
+            Ok(self.add_json(value))
+        }
+    }
+
+    /// JSON text; nothing for null.
+    fn add_json(&mut self, value: &RawValue) -> Option<Span> {
+        let json = value.get();
+        (json != "null").then(|| self.texts.add(|out| json::push_compact(out, json)))
+    }
+}
+
+/// The body: an object of entries.
+impl<'de> Visitor<'de> for &mut Decoder<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
+        while let Some(flag_key) = map.next_key::<&RawValue>()? {
+            self.spent(flag_key.get().len() + size_of::<Spans>())?;
+            let flag_key = self.add_string(flag_key.get())?;
+            match map.next_value_seed(Entry { decoder: self, flag_key })? {
+                Some(entry) => self.add_entry(entry)?,
+                None => {
+                    self.texts.take_back(flag_key);
+                    self.skipped += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One entry of the body: an object of fields, or something to be left out.
+struct Entry<'d, 'w, 'a> {
+    decoder: &'d mut Decoder<'w, 'a>,
+    flag_key: Span,
+}
+
+impl<'de> DeserializeSeed<'de> for Entry<'_, '_, '_> {
+    type Value = Option<Spans>;
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Self::Value, D::Error> {
+        parser.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entry<'_, '_, '_> {
+    type Value = Option<Spans>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let Entry { decoder, flag_key } = self;
+        let mut entry = Spans { flag_key, key: None, value: None, payload: None, metadata: None };
+        while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+            decoder.check(value)?;
+            match json::text_of(name.get()).as_deref() {
+                Some("key") => entry.key = decoder.add_text(value)?,
+                Some("value") => entry.value = decoder.add_text(value)?,
+                Some("payload") => entry.payload = decoder.add_json(value),
+                Some("metadata") => entry.metadata = decoder.add_json(value),
+                _ => {}
+            }
+        }
+        Ok(Some(entry))
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut elements: S) -> Result<Self::Value, S::Error> {
+        while let Some(element) = elements.next_element()? {
+            self.decoder.check(element)?;
+        }
+        Ok(None)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode_asking(body: &str, mut go_on: impl FnMut() -> bool) -> Result<Decoded, Undecoded> {
+        Variants::decode(body.as_bytes().to_vec(), Pace::while_told(&mut go_on))
+    }
+
+    #[test]
+    fn decoding_ends_when_told_wherever_it_is() {
+        let entries: Vec<_> = (0..20_000).map(|i| format!(r#""{i}":{{"key":"on"}}"#)).collect();
+        let skipped: Vec<_> = (0..20_000).map(|i| format!(r#""{i}":[1,2]"#)).collect();
+        for body in [entries, skipped] {
+            let body = format!("{{{}}}", body.join(","));
+            let mut asked = 0;
+            decode_asking(&body, || {
+                asked += 1;
+                true
+            })
+            .unwrap();
+            assert!(asked > 10, "it is asked on the way");
+            for end in 0..asked {
+                let mut asked = 0;
+                let decoded = decode_asking(&body, || {
+                    asked += 1;
+                    asked <= end
+                });
+                assert!(matches!(decoded, Err(Undecoded::Stopped)));
+                assert_eq!(asked, end + 1, "it is not asked again");
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_answer_is_decoded_without_asking() {
+        let decoded = decode_asking(r#"{"flag":{"key":"on"}}"#, || panic!("asked"));
+        assert_eq!(decoded.unwrap().variants.len(), 1);
+    }
+}
