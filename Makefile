@@ -16,6 +16,8 @@ SONAME := libexperiment.so.$(firstword $(subst ., ,$(VERSION)))
 C_SOURCES = $(wildcard tests/c/*.[ch] examples/c/*.[ch] packaging/*/*.[ch] benches/*.c)
 MOCK_SERVICE = $(shell $(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/mock-service
 
+SIMULATION = $(CARGO) test --locked --features simulation --test simulation
+
 # Only `make header` writes the header; for everything else, one that is not what src/ffi makes is an
 # error.
 export EXPERIMENT_HEADER_FROZEN := 1
@@ -26,8 +28,8 @@ export CC
 endif
 
 .NOTPARALLEL:
-.PHONY: help toolchain build demo test races check lint fmt header msrv install clean
-.PHONY: test-rust test-library test-examples test-conformance test-bindings mock-service tools
+.PHONY: help toolchain build demo test races sim check lint fmt header msrv install clean
+.PHONY: test-rust test-simulation test-library test-examples test-conformance test-bindings mock-service tools
 .PHONY: demo-cpp demo-go demo-python demo-ruby test-cpp test-go test-python test-ruby
 
 help: ## lists these targets
@@ -48,10 +50,17 @@ demo: build mock-service ## fetches for two users from a mock of the service, th
 demo-cpp demo-go demo-python demo-ruby: demo-%: build mock-service ## the same in that language
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh $*
 
-test: toolchain lint build test-rust test-library test-examples test-speed ## everything that can be tested
+test: toolchain lint build test-rust test-simulation test-library test-examples test-speed ## everything that can be tested
 
 test-rust:
 	$(CARGO) test --locked --workspace --features test-panic
+
+# The client in simulated worlds, ten thousand of them.
+test-simulation:
+	$(SIMULATION)
+
+sim: ## a million simulated histories of clients; SIM_SEED=N plays one again
+	SIM_HISTORIES=$${SIM_HISTORIES:-1000000} $(SIMULATION)
 
 # What is shipped: how it is linked, and the tests in C with it, under valgrind too.
 test-library: build
@@ -95,6 +104,7 @@ check: build lint ## the quick part: build, unit tests, lints, the header as it 
 lint: ## what the linters say; a warning is an error
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- --deny warnings
+	$(CARGO) clippy --locked --features simulation --lib --test simulation -- --deny warnings
 	clang-format --dry-run --Werror $(C_SOURCES)
 
 fmt: ## formats Rust and C

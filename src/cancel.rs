@@ -7,11 +7,12 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::clock;
 use crate::deadline::Deadline;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, Parker};
 use crate::sys::{self, Signal};
 
@@ -244,12 +245,12 @@ impl Stop {
     ///
     /// May return early: the caller looks whether what it waits for has come.
     pub fn sleep(&mut self, bell: &Bell, deadline: Deadline) -> bool {
-        let now = Instant::now();
+        let now = clock::now();
         if self.is_asked(now, false) {
             return true;
         }
         bell.park(self.next_look(now, deadline));
-        self.is_asked(Instant::now(), false)
+        self.is_asked(clock::now(), false)
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::time::Instant;
 
+use crate::clock;
 use crate::deadline::Deadline;
 use crate::pending::Pending;
 use crate::sync::{Condvar, Mutex};
@@ -74,7 +74,7 @@ impl Completions {
         while finished.is_empty() {
             finished = match until.instant() {
                 None => self.arrived.wait(finished),
-                Some(instant) if instant <= Instant::now() => return false,
+                Some(instant) if instant <= clock::now() => return false,
                 Some(instant) => self.arrived.wait_until(finished, instant),
             };
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cancel::{Bell, Cancel, Stop};
+use crate::clock;
 use crate::config::Config;
 use crate::deadline::Deadline;
 use crate::dispatch::{Decided, Dispatch, Id, Run};
@@ -93,14 +94,14 @@ impl Connections {
 
     /// Waits in line for a connection until `until`.
     pub fn lease(&self, until: Deadline, stop: &mut Stop) -> Result<Leased<'_>, Refusal> {
-        if stop.is_asked(Instant::now(), false) {
+        if stop.is_asked(clock::now(), false) {
             return Err(Refusal::Failed(Error::canceled()));
         }
         let mut bell = None;
         let answer = {
             let mut desk = self.desk.lock();
             let bell = || Arc::clone(bell.insert(Bell::new()));
-            desk.dispatch.acquire(Instant::now(), until, bell)
+            desk.dispatch.acquire(clock::now(), until, bell)
         };
         match self.settle(answer) {
             Ok(settled) => settled,
@@ -122,7 +123,7 @@ impl Connections {
         loop {
             let stopped = stop.sleep(bell, until);
             let mut desk = self.desk.lock();
-            let now = Instant::now();
+            let now = clock::now();
             if stopped {
                 let bells = desk.dispatch.withdraw(now, ticket);
                 self.leave(desk, bells);
@@ -152,7 +153,7 @@ impl Connections {
     fn give_back(&self, lease: Lease) {
         let warm = self.places[lease.slot()].lock().as_ref().is_some_and(Connection::is_open);
         let mut desk = self.desk.lock();
-        let now = Instant::now();
+        let now = clock::now();
         let bells = desk.dispatch.release(now, lease, warm);
         let unused = self.take_unused(&mut desk, now);
         self.leave(desk, bells);
@@ -180,7 +181,7 @@ impl Connections {
         // First of all, so that whoever gives a lease back after this keeps no connection.
         self.closing.fire();
         let mut desk = self.desk.lock();
-        let now = Instant::now();
+        let now = clock::now();
         let bells = desk.dispatch.close(now);
         let unused = self.take_unused(&mut desk, now);
         self.leave(desk, bells);
@@ -190,7 +191,7 @@ impl Connections {
     /// How things stand now.
     pub fn gauges(&self) -> Gauges {
         let desk = self.desk.lock();
-        let pool = desk.dispatch.snapshot(Instant::now());
+        let pool = desk.dispatch.snapshot(clock::now());
         Gauges {
             leased: pool.leased,
             idle: pool.idle_warm,
@@ -217,7 +218,7 @@ impl Connections {
                 format!("{most} fetches are pending already (max_pending_fetches)"),
             ));
         }
-        let now = Instant::now();
+        let now = clock::now();
         let (mut fetch, mut step) = begin(now);
         if pending.switch().is_fired() {
             step = fetch.refused(Refusal::Failed(Error::canceled()), now);
@@ -232,14 +233,14 @@ impl Connections {
     /// Ends an asynchronous fetch that waits for something else than its answer.
     pub fn cancel(&self, id: Id) {
         let mut desk = self.desk.lock();
-        let bells = desk.dispatch.cancel(Instant::now(), id);
+        let bells = desk.dispatch.cancel(clock::now(), id);
         self.leave(desk, bells);
     }
 
     /// Goes on with a fetch after its exchange, unless it was canceled meanwhile: then it ends.
     pub fn go_on(&self, id: Id, pending: Arc<Pending>, mut fetch: Fetch, step: Step) {
         let mut desk = self.desk.lock();
-        let now = Instant::now();
+        let now = clock::now();
         // Under the lock: a cancel from now on finds the fetch in its new place.
         let step = match pending.switch().is_fired() {
             true => fetch.stopped(Error::canceled(), now),
@@ -252,7 +253,7 @@ impl Connections {
     /// The next exchange for a worker that has nothing to do; `None` when there will be none.
     pub fn next_run(&self) -> Option<Run<Arc<Pending>>> {
         let mut desk = self.desk.lock();
-        let bells = desk.dispatch.worker_ready(Instant::now());
+        let bells = desk.dispatch.worker_ready(clock::now());
         self.leave(desk, bells);
         let mut desk = self.desk.lock();
         loop {
@@ -284,7 +285,7 @@ impl Connections {
             None => self.work.wait(desk),
         };
         desk.idle_workers -= 1;
-        let now = Instant::now();
+        let now = clock::now();
         if watch.is_some() && desk.watched == watch && watch > Some(now) {
             desk.watched = None; // woken early: whoever sleeps next watches again
         }
@@ -303,7 +304,7 @@ impl Connections {
         let mut desk = self.desk.lock();
         loop {
             desk.timer = Timer::Awake;
-            let bells = desk.dispatch.advance(Instant::now());
+            let bells = desk.dispatch.advance(clock::now());
             if !bells.is_empty() || desk.dispatch.has_runnable() {
                 self.leave(desk, bells);
                 desk = self.desk.lock();

@@ -4,14 +4,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::JoinHandle;
 
 use crate::contain::contain;
 use crate::error::{Error, Status};
 use crate::session::Session;
 use crate::sync::Mutex;
-use crate::sys;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::thread::{self, JoinHandle};
 
 /// Host callbacks run on these threads, so they get what threads commonly have.
 const STACK_BYTES: usize = 2 << 20;
@@ -56,15 +55,16 @@ impl Executor {
     ) -> io::Result<()> {
         if !threads.timer {
             let timer = Arc::clone(session);
-            let handle =
-                sys::spawn("exp-timer", STACK_BYTES, move || guarded(&timer, Session::keep_time))?;
+            let handle = thread::spawn("exp-timer", STACK_BYTES, move || {
+                guarded(&timer, Session::keep_time)
+            })?;
             threads.timer = true;
             threads.handles.push(handle);
         }
         while self.workers.load(Ordering::SeqCst) < workers {
             let worker = Arc::clone(session);
             let handle =
-                sys::spawn("exp-worker", STACK_BYTES, move || guarded(&worker, Session::work))?;
+                thread::spawn("exp-worker", STACK_BYTES, move || guarded(&worker, Session::work))?;
             threads.handles.push(handle);
             self.workers.fetch_add(1, Ordering::SeqCst);
         }

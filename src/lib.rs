@@ -25,6 +25,11 @@
 
 pub mod cancel;
 pub mod client;
+#[cfg(not(feature = "simulation"))]
+pub mod clock;
+#[cfg(feature = "simulation")]
+#[path = "../tests/simulation/clock.rs"]
+pub mod clock;
 pub mod completions;
 pub mod config;
 pub mod connections;
@@ -48,4 +53,8 @@ pub mod sync;
 pub mod sys;
 pub mod tag;
 pub mod timings;
+#[cfg(not(feature = "simulation"))]
+pub mod transport;
+#[cfg(feature = "simulation")]
+#[path = "../tests/simulation/transport.rs"]
 pub mod transport;

@@ -41,7 +41,7 @@ pub enum CloseReason {
 impl CloseReason {
     const COUNT: usize = 6;
 
-    const ALL: [CloseReason; CloseReason::COUNT] = [
+    pub const ALL: [CloseReason; CloseReason::COUNT] = [
         CloseReason::Idle,
         CloseReason::Lifetime,
         CloseReason::Failed,

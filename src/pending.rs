@@ -1,12 +1,11 @@
 //! One asynchronous fetch, from its submission until whoever waits for it has been told.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use crate::cancel::{Attached, Cancel, Ring};
+use crate::clock;
 use crate::completions::Completions;
 use crate::contain::contain;
 use crate::deadline::Deadline;
@@ -15,6 +14,8 @@ use crate::error::Error;
 use crate::logger::Logger;
 use crate::options::FetchOptions;
 use crate::session::{Fetched, Session};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::thread::{self, ThreadId};
 use crate::sync::{Condvar, Mutex};
 use crate::sys;
 
@@ -79,7 +80,7 @@ impl Pending {
             generation: sys::fork_generation(),
             session: Arc::downgrade(session),
             id: AtomicU64::new(0),
-            began: Instant::now(),
+            began: clock::now(),
             user,
             options,
             token,
@@ -182,7 +183,7 @@ impl Pending {
             }
             outcome = match until.instant() {
                 None => self.done.wait(outcome),
-                Some(instant) if instant <= Instant::now() => return false,
+                Some(instant) if instant <= clock::now() => return false,
                 Some(instant) => self.done.wait_until(outcome, instant),
             };
         }

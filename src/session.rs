@@ -6,10 +6,10 @@ use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::cancel::{Bell, Cancel, Stop};
+use crate::clock;
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::deadline::{Deadline, Limit};
@@ -21,6 +21,7 @@ use crate::metrics::{Gauges, Metrics};
 use crate::model::{User, Variants};
 use crate::options::FetchOptions;
 use crate::retry::Budget;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::sys::Descriptors;
 use crate::timings::Timings;
@@ -117,7 +118,7 @@ impl Session {
     /// Fetches the variants of `user`, on this thread, within the bounds of the configuration and
     /// of `options`.
     pub fn fetch(&self, user: &User, options: &FetchOptions) -> Fetched {
-        let began = Instant::now();
+        let began = clock::now();
         let _running = Running::begin(self);
         self.metrics.fetches.increment();
         let fetched = match self.encode(user) {
@@ -155,8 +156,8 @@ impl Session {
                     self.attempt(&mut fetch, until, body, options, &mut stop)
                 }
                 Step::Pause { until } => match self.pause(until, &mut stop) {
-                    Ok(()) => fetch.resumed(Instant::now()),
-                    Err(error) => fetch.stopped(error, Instant::now()),
+                    Ok(()) => fetch.resumed(clock::now()),
+                    Err(error) => fetch.stopped(error, clock::now()),
                 },
                 Step::Done(result) => break result,
             };
@@ -174,15 +175,15 @@ impl Session {
     ) -> Step {
         let leased = match self.connections.lease(until, stop) {
             Ok(leased) => leased,
-            Err(refusal) => return fetch.refused(refusal, Instant::now()),
+            Err(refusal) => return fetch.refused(refusal, clock::now()),
         };
-        let bounds = fetch.leased(Instant::now());
+        let bounds = fetch.leased(clock::now());
         match leased.exchange(bounds, body, options, stop) {
             Ok((result, timings)) => {
                 let result = result.and_then(|body| self.decode(body, bounds.until, stop));
-                fetch.exchanged(result, &timings, Instant::now())
+                fetch.exchanged(result, &timings, clock::now())
             }
-            Err(error) => fetch.refused(Refusal::Failed(error), Instant::now()),
+            Err(error) => fetch.refused(Refusal::Failed(error), clock::now()),
         }
     }
 
@@ -190,7 +191,7 @@ impl Session {
     fn decode(&self, body: Vec<u8>, until: Deadline, stop: &mut Stop) -> Result<Variants, Error> {
         let mut stopped = false;
         let mut go_on = || {
-            let now = Instant::now();
+            let now = clock::now();
             stopped = stop.is_asked(now, false);
             !stopped && !until.has_passed(now)
         };
@@ -211,7 +212,7 @@ impl Session {
     fn pause(&self, until: Instant, stop: &mut Stop) -> Result<(), Error> {
         let bell = Bell::new();
         let _attached = (stop.attach(&bell), self.closing.attach(&bell));
-        while Instant::now() < until {
+        while clock::now() < until {
             if self.closing.is_fired() {
                 return Err(Error::closed());
             }
@@ -234,7 +235,7 @@ impl Session {
         if self.runs_here() {
             return Err(Error::new(Status::Timeout, "a fetch cannot wait for its own end"));
         }
-        if self.wait_idle(Deadline::after(Instant::now(), limit)) {
+        if self.wait_idle(Deadline::after(clock::now(), limit)) {
             self.executor.join();
             return Ok(());
         }
@@ -251,7 +252,7 @@ impl Session {
         while self.running.load(Ordering::SeqCst) > 0 {
             guard = match until.instant() {
                 None => condvar.wait(guard),
-                Some(instant) if instant <= Instant::now() => return false,
+                Some(instant) if instant <= clock::now() => return false,
                 Some(instant) => condvar.wait_until(guard, instant),
             };
         }
@@ -320,6 +321,9 @@ impl Drop for Running<'_> {
 
 /// Where the jitter of one process comes from. std draws its keys once, before a fork.
 fn seed() -> u64 {
+    if cfg!(feature = "simulation") {
+        return 0; // what happens is to follow from the simulation's seed alone
+    }
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

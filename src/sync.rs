@@ -1,19 +1,20 @@
-//! The locks of this library, chosen in one place.
+//! The locks, atomics and threads of this library, chosen in one place.
 //!
 //! On Unix they are std's: a child forked while other threads contend must not hang on a *fresh*
 //! lock, and parking_lot parks through one process-wide table whose own locks may be held at the
 //! fork. `parking-lot-locks` selects parking_lot for builds under ThreadSanitizer, which sees into
-//! parking_lot but not into std. Poisoning is ignored either way: every panic is caught at the
+//! parking_lot but not into std; `simulation` those of tests/simulation. Poisoning is ignored either way: every panic is caught at the
 //! boundary, and what these locks guard is consistent between any two statements.
 
-use std::time::Instant;
-
+use crate::clock;
 use crate::deadline::Deadline;
 
-#[cfg(not(feature = "parking-lot-locks"))]
+#[cfg(not(any(feature = "parking-lot-locks", feature = "simulation")))]
 mod imp {
     use std::sync::{self, PoisonError, TryLockError};
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
+
+    use crate::clock;
 
     pub type MutexGuard<'a, T> = sync::MutexGuard<'a, T>;
 
@@ -65,7 +66,7 @@ mod imp {
             guard: MutexGuard<'a, T>,
             instant: Instant,
         ) -> MutexGuard<'a, T> {
-            let left: Duration = instant.saturating_duration_since(Instant::now());
+            let left = instant.saturating_duration_since(clock::now());
             let result = self.0.wait_timeout(guard, left);
             result.unwrap_or_else(PoisonError::into_inner).0
         }
@@ -127,7 +128,24 @@ mod imp {
     }
 }
 
+#[cfg(feature = "simulation")]
+#[path = "../tests/simulation/sync.rs"]
+mod imp;
+
+#[cfg(not(feature = "simulation"))]
+pub use std::sync::atomic;
+
+#[cfg(not(feature = "simulation"))]
+pub mod thread {
+    pub use std::thread::{JoinHandle, ThreadId, current};
+    pub use std::thread_local;
+
+    pub use crate::sys::spawn;
+}
+
 pub use imp::{Condvar, Mutex, MutexGuard};
+#[cfg(feature = "simulation")]
+pub use imp::{atomic, thread};
 
 /// Where one thread waits to be woken: in the pool's line, for a name, between two attempts.
 ///
@@ -139,7 +157,7 @@ pub struct Parker {
 }
 
 impl Parker {
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Parker { woken: Mutex::new(false), condvar: Condvar::new() }
     }
 
@@ -155,7 +173,7 @@ impl Parker {
         while !*woken {
             match deadline.instant() {
                 None => woken = self.condvar.wait(woken),
-                Some(instant) if instant <= Instant::now() => break,
+                Some(instant) if instant <= clock::now() => break,
                 Some(instant) => woken = self.condvar.wait_until(woken, instant),
             }
         }
@@ -179,8 +197,8 @@ mod tests {
     #[test]
     fn a_wait_without_a_wake_up_ends_at_its_deadline() {
         let parker = Parker::new();
-        let until = Instant::now() + Duration::from_millis(5);
+        let until = clock::now() + Duration::from_millis(5);
         parker.park(Deadline::at(until));
-        assert!(Instant::now() >= until);
+        assert!(clock::now() >= until);
     }
 }

@@ -12,8 +12,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clock;
 use crate::deadline::Deadline;
 
 /// Begins to connect without waiting: the socket is writable once that is over, and
@@ -97,7 +98,7 @@ pub fn wait_ready(sources: &[(RawFd, Interest)], deadline: Deadline) -> io::Resu
         };
     }
     let count = sources.len().min(MAX_SOURCES) as libc::nfds_t;
-    let left = deadline.remaining(Instant::now()).map(timespec);
+    let left = deadline.remaining(clock::now()).map(timespec);
     let timeout = left.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: `polled` has at least `count` elements; `timeout` is NULL (no bound) or points to a
     // timespec that outlives the call; the signal mask is left alone.
@@ -320,17 +321,17 @@ mod tests {
     #[test]
     fn a_wait_for_nothing_ends_at_its_deadline_and_not_before() {
         let signal = Signal::new().unwrap();
-        let until = Instant::now() + Duration::from_millis(5);
+        let until = clock::now() + Duration::from_millis(5);
         let ready = wait_ready(&[(signal.fd(), Interest::Readable)], Deadline::at(until));
         assert_eq!(ready.unwrap(), 0);
-        assert!(Instant::now() >= until);
+        assert!(clock::now() >= until);
     }
 
     #[test]
     fn a_raised_signal_is_ready_until_it_is_cleared() {
         let signal = Signal::new().unwrap();
         let ready = |signal: &Signal| {
-            wait_ready(&[(signal.fd(), Interest::Readable)], Deadline::at(Instant::now())).unwrap()
+            wait_ready(&[(signal.fd(), Interest::Readable)], Deadline::at(clock::now())).unwrap()
         };
         signal.raise();
         signal.raise();

@@ -3,12 +3,12 @@
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::guard;
 use super::handle::{Object, give, hold};
 use super::pending::exp_pending;
 use super::status::exp_status;
+use crate::clock;
 use crate::completions::Completions;
 use crate::config;
 use crate::deadline::Deadline;
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn exp_completions_wait(
         if completions.body.is_inherited() {
             return Err(Error::canceled());
         }
-        match completions.body.wait(Deadline::after(Instant::now(), limit)) {
+        match completions.body.wait(Deadline::after(clock::now(), limit)) {
             true => Ok(()),
             false => Err(Error::new(Status::Timeout, "no fetch has ended yet")),
         }

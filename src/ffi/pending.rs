@@ -3,7 +3,6 @@
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::client::{exp_client, fetched_by, inside};
 use super::completions::exp_completions;
@@ -16,6 +15,7 @@ use super::status::exp_status;
 use super::user::exp_user;
 use super::variants::exp_variants;
 use crate::client;
+use crate::clock;
 use crate::config;
 use crate::contain::outside;
 use crate::deadline::Deadline;
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn exp_pending_wait(
         if pending.body.is_inherited() {
             return Err(Error::canceled());
         }
-        match pending.body.wait(Deadline::after(Instant::now(), limit)) {
+        match pending.body.wait(Deadline::after(clock::now(), limit)) {
             true => Ok(()),
             false => Err(Error::new(Status::Timeout, "the fetch is not over yet")),
         }

@@ -3,11 +3,10 @@
 use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use super::{Fetched, Running, Session};
 use crate::cancel::Stop;
+use crate::clock;
 use crate::contain::contain;
 use crate::dispatch::{Decided, Id, Run};
 use crate::error::Error;
@@ -15,8 +14,10 @@ use crate::fetch::{Fetch, Refusal, Step};
 use crate::model::{User, Variants};
 use crate::options::FetchOptions;
 use crate::pending::{Pending, Teller};
+use crate::sync::atomic::Ordering;
+use crate::sync::thread;
 
-thread_local! {
+thread::thread_local! {
     /// The session whose thread this is, by address; it lives as long as the thread.
     static WORKS_FOR: Cell<usize> = const { Cell::new(0) };
 }
@@ -73,7 +74,7 @@ impl Session {
 
     /// Whether this is one of the session's own threads.
     pub(super) fn runs_here(&self) -> bool {
-        WORKS_FOR.get() == ptr::from_ref(self).addr()
+        WORKS_FOR.with(Cell::get) == ptr::from_ref(self).addr()
     }
 
     /// Ends a fetch that is in line or pauses. One in the middle of its exchange hears of it by its
@@ -84,7 +85,7 @@ impl Session {
 
     /// What a worker does, until the session is over.
     pub fn work(self: Arc<Self>) {
-        WORKS_FOR.set(Arc::as_ptr(&self).addr());
+        WORKS_FOR.with(|session| session.set(Arc::as_ptr(&self).addr()));
         while !self.is_inherited()
             && let Some(run) = self.connections.next_run()
         {
@@ -94,7 +95,7 @@ impl Session {
 
     /// What the timer does, until the session is over.
     pub fn keep_time(self: Arc<Self>) {
-        WORKS_FOR.set(Arc::as_ptr(&self).addr());
+        WORKS_FOR.with(|session| session.set(Arc::as_ptr(&self).addr()));
         while !self.is_inherited()
             && let Some(decided) = self.connections.next_decided()
         {
@@ -104,7 +105,7 @@ impl Session {
 
     fn run(&self, Run { id, pending, mut fetch, lease }: Run<Arc<Pending>>) {
         let leased = self.connections.leased(lease);
-        let bounds = fetch.leased(Instant::now());
+        let bounds = fetch.leased(clock::now());
         let mut stop = Stop::new(Some(Arc::clone(pending.switch())), None);
         let exchanged = contain(|| {
             if pending.switch().is_fired() {
@@ -115,7 +116,7 @@ impl Session {
             let result = result.and_then(|body| self.decode(body, bounds.until, &mut stop));
             Ok((result, timings))
         });
-        let now = Instant::now();
+        let now = clock::now();
         let step = match exchanged {
             Ok(Ok((result, timings))) => fetch.exchanged(result, &timings, now),
             Ok(Err(error)) => fetch.refused(Refusal::Failed(error), now),

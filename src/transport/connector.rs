@@ -5,7 +5,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::Instant;
 
 use ureq::Error;
 use ureq::unversioned::transport::{
@@ -16,6 +15,7 @@ use ureq::unversioned::transport::{
 use super::control::Control;
 use super::resolver::Resolver;
 use super::socket::{INPUT_BYTES, Socket};
+use crate::clock;
 use crate::deadline::Deadline;
 use crate::metrics::CloseReason;
 use crate::sys::{self, Enlisted, Interest};
@@ -82,9 +82,9 @@ fn race(addresses: &[IpAddr], port: u16, control: &Control) -> io::Result<Racer>
     let mut untried = addresses.iter();
     let mut racers: Vec<Racer> = Vec::new();
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    let mut next_start = Instant::now();
+    let mut next_start = clock::now();
     loop {
-        let now = Instant::now();
+        let now = clock::now();
         if (racers.is_empty() || next_start <= now)
             && racers.len() < MAX_RACERS
             && let Some(&address) = untried.next()
@@ -115,7 +115,7 @@ fn race(addresses: &[IpAddr], port: u16, control: &Control) -> io::Result<Racer>
                 None => return Ok(racer),
                 Some(error) => failure = error,
             }
-            next_start = Instant::now();
+            next_start = clock::now();
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cancel::{Attached, Bell, Cancel, Stop};
+use crate::clock;
 use crate::deadline::Deadline;
 use crate::metrics::{CloseReason, Metrics};
 use crate::sync::Mutex;
@@ -139,7 +140,7 @@ impl Control {
     }
 
     pub fn enter(&self, phase: Phase) {
-        self.state.lock().enter(phase, Instant::now());
+        self.state.lock().enter(phase, clock::now());
     }
 
     /// Goes on from sending to waiting for the answer, once.
@@ -147,7 +148,7 @@ impl Control {
         let mut state = self.state.lock();
         // A look at a kept connection before the request goes out is no wait for its answer.
         if state.patient && state.report.phase == Phase::Send {
-            state.enter(Phase::FirstByte, Instant::now());
+            state.enter(Phase::FirstByte, clock::now());
         }
     }
 
@@ -162,7 +163,7 @@ impl Control {
 
     /// A connection is there, not used before, and the exchange goes on to sending.
     pub fn connection_opened(&self) {
-        let now = Instant::now();
+        let now = clock::now();
         let mut state = self.state.lock();
         state.opened = Some(now);
         state.report.reused = false;
@@ -232,13 +233,13 @@ impl Control {
         if !state.patient {
             return Ok(false);
         }
-        self.check_state(&mut state, Instant::now(), false)?;
+        self.check_state(&mut state, clock::now(), false)?;
         Ok(state.report.phase != Phase::Body)
     }
 
     /// Fails if the exchange is to stop: out of time, canceled, or cut.
     pub fn check(&self, interrupted: bool) -> io::Result<()> {
-        self.check_state(&mut self.state.lock(), Instant::now(), interrupted)
+        self.check_state(&mut self.state.lock(), clock::now(), interrupted)
     }
 
     /// Waits until one of `sources` is ready, and says which (bit i for source i): none of them
@@ -253,7 +254,7 @@ impl Control {
         loop {
             let look = {
                 let mut state = self.state.lock();
-                let now = Instant::now();
+                let now = clock::now();
                 self.check_state(&mut state, now, interrupted)?;
                 if until.has_passed(now) {
                     return Ok(0);
@@ -290,7 +291,7 @@ impl Control {
     pub fn sleep(&self, until: Deadline) -> io::Result<()> {
         let look = {
             let mut state = self.state.lock();
-            let now = Instant::now();
+            let now = clock::now();
             self.check_state(&mut state, now, false)?;
             state.stop.next_look(now, state.deadline.min(until))
         };

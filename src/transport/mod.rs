@@ -30,6 +30,7 @@ use self::failure::Failure;
 use self::request::Head;
 use self::resolver::Resolver;
 use crate::cancel::Stop;
+use crate::clock;
 use crate::config::Config;
 use crate::deadline::{Deadline, Limit};
 use crate::error::Error;
@@ -136,7 +137,7 @@ impl Transport {
 
     /// A place for a connection, not open yet. Takes a descriptor.
     pub fn connection(&self) -> io::Result<Connection> {
-        let now = Instant::now();
+        let now = clock::now();
         let control = Control::new(&self.shared, now)?;
         Ok(Connection { agent: self.agent(&control), control, last_used: now })
     }
@@ -155,7 +156,7 @@ impl Transport {
         exchange: &Exchange<'_>,
     ) -> (Result<Vec<u8>, Error>, Timings) {
         let control = Arc::clone(&connection.control);
-        let began = Instant::now();
+        let began = clock::now();
         self.retire(connection, began);
         let attached = control.begin(exchange.deadline, exchange.stop.clone(), began);
         let mut result = self.run(connection, exchange);
@@ -167,7 +168,7 @@ impl Transport {
             result = self.run(connection, exchange);
         }
         drop(attached);
-        connection.last_used = Instant::now();
+        connection.last_used = clock::now();
         let report = control.finish(connection.last_used);
         if report.reused {
             self.shared.metrics.connections_reused.increment();

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::control::Control;
 use crate::cancel::Bell;
+use crate::clock;
 use crate::contain::contain;
 use crate::deadline::Deadline;
 use crate::logger::{Level, Logger};
@@ -96,7 +97,7 @@ impl Resolver {
         if let Some(literal) = literal(host) {
             return Ok(vec![literal]);
         }
-        let began = Instant::now();
+        let began = clock::now();
         let patient_until = began + control.head_start(began);
         let mut awaited = None;
         loop {
@@ -108,7 +109,7 @@ impl Resolver {
                     Deadline::NEVER
                 }
                 // The lookup goes on; whoever comes after it has its answer.
-                Found::Wait { known, .. } if patient_until <= Instant::now() => {
+                Found::Wait { known, .. } if patient_until <= clock::now() => {
                     self.make_do(host, awaited, control.bell());
                     return Ok(known);
                 }
@@ -127,7 +128,7 @@ impl Resolver {
     /// One look at what is known, for someone who waits for the lookup `awaited`.
     fn look(self: &Arc<Self>, host: &str, awaited: Option<u64>, bell: &Arc<Bell>) -> Found {
         let mut state = self.state.lock();
-        let now = Instant::now();
+        let now = clock::now();
         let at_the_limit = state.threads >= MAX_LOOKUPS;
         let number = state.lookups + 1;
         let known = state.hosts.entry(host.to_owned()).or_default();
@@ -186,7 +187,7 @@ impl Resolver {
             Ok(mut addresses) => {
                 keep_order(&mut addresses, known.addresses.first());
                 known.addresses = addresses;
-                known.fresh_until = Some(Instant::now() + FRESH_FOR);
+                known.fresh_until = Some(clock::now() + FRESH_FOR);
                 known.failure = None;
             }
             Err(error) => {
@@ -215,7 +216,7 @@ impl Resolver {
     fn make_do(&self, host: &str, awaited: Option<u64>, bell: &Arc<Bell>) {
         self.give_up(host, awaited, bell);
         if let Some(known) = self.state.lock().hosts.get_mut(host) {
-            known.fresh_until = known.fresh_until.max(Some(Instant::now() + ASKED_AGAIN_AFTER));
+            known.fresh_until = known.fresh_until.max(Some(clock::now() + ASKED_AGAIN_AFTER));
         }
     }
 

@@ -1,0 +1,75 @@
+//! Locks, atomics and threads whose every step the seed of a simulation orders.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use crate::clock::{self, Alarm};
+
+pub use shuttle::sync::atomic;
+
+pub type MutexGuard<'a, T> = shuttle::sync::MutexGuard<'a, T>;
+
+#[derive(Debug, Default)]
+pub struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub const fn new(value: T) -> Self {
+        Mutex(shuttle::sync::Mutex::new(value))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Condvar(Arc<shuttle::sync::Condvar>);
+
+impl Condvar {
+    pub fn new() -> Self {
+        Condvar::default()
+    }
+
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn wait_until<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        instant: Instant,
+    ) -> MutexGuard<'a, T> {
+        if instant <= clock::now() {
+            return guard;
+        }
+        let _alarm = Alarm::set(instant, &self.0);
+        self.wait(guard)
+    }
+}
+
+pub mod thread {
+    use std::io;
+
+    pub use shuttle::thread::{JoinHandle, ThreadId, current};
+    pub use shuttle::thread_local;
+
+    pub fn spawn(
+        _name: &str,
+        _stack_bytes: usize,
+        body: impl FnOnce() + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
+        Ok(shuttle::thread::spawn(body))
+    }
+}
