@@ -7,8 +7,10 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use once_cell::race::OnceBox;
 
 use crate::clock;
 use crate::deadline::Deadline;
@@ -105,7 +107,7 @@ pub struct Cancel {
     fired: AtomicBool,
     bells: Mutex<Bells>,
     /// What stands for it in a forked child, where its lock may be held for ever.
-    child: OnceLock<Arc<Cancel>>,
+    child: OnceBox<Arc<Cancel>>,
 }
 
 /// Bells in places that stay the same, so that each is taken off in one step.
@@ -121,7 +123,7 @@ impl Default for Cancel {
             generation: sys::fork_generation(),
             fired: AtomicBool::new(false),
             bells: Mutex::default(),
-            child: OnceLock::new(),
+            child: OnceBox::new(),
         }
     }
 }
@@ -146,7 +148,7 @@ impl Cancel {
         if self.generation == sys::fork_generation() {
             return None;
         }
-        let child = self.child.get_or_init(Cancel::new);
+        let child = self.child.get_or_init(|| Box::new(Cancel::new()));
         Some(child.here().unwrap_or(child))
     }
 

@@ -1,7 +1,9 @@
 //! The client, across forks: in each process it has a session of its own.
 
 use std::mem;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+
+use once_cell::race::OnceBox;
 
 use crate::config::{self, Config};
 use crate::deadline::Limit;
@@ -27,20 +29,17 @@ pub struct Client {
 #[derive(Debug)]
 struct Generation {
     session: Arc<Session>,
-    child: OnceLock<Box<Generation>>,
+    child: OnceBox<Generation>,
 }
 
 impl Generation {
     fn new(session: Session) -> Box<Self> {
-        Box::new(Generation { session: Arc::new(session), child: OnceLock::new() })
+        Box::new(Generation { session: Arc::new(session), child: OnceBox::new() })
     }
 
-    /// What the child has that this process is. Made outside of the `OnceLock`, so that nobody who
-    /// is forked meanwhile waits for a thread that is not there; of two, the first is kept.
+    /// What the child has that this process is. Nobody who is forked meanwhile waits for a thread
+    /// that is not there: of two that make it, the first is kept.
     fn child(&self) -> &Generation {
-        if self.child.get().is_none() {
-            let _ = self.child.set(Generation::new(self.session.in_child()));
-        }
         self.child.get_or_init(|| Generation::new(self.session.in_child()))
     }
 }
