@@ -200,14 +200,9 @@ impl Connections {
         }
     }
 
-    /// Takes an asynchronous fetch in, unless closed or `most` are pending. `begin` makes its first
-    /// step. Says how many workers are wanted.
-    pub fn submit(
-        &self,
-        pending: &Arc<Pending>,
-        most: usize,
-        begin: impl FnOnce(Instant) -> (Fetch, Step),
-    ) -> Result<usize, Error> {
+    /// Lets an asynchronous fetch in, unless closed or `most` are pending. Says how many workers are
+    /// wanted then. What is let in has to be submitted, or dismissed.
+    pub fn admit(&self, most: usize) -> Result<usize, Error> {
         let mut desk = self.desk.lock();
         if desk.dispatch.is_closed() {
             return Err(Error::closed());
@@ -218,6 +213,20 @@ impl Connections {
                 format!("{most} fetches are pending already (max_pending_fetches)"),
             ));
         }
+        desk.dispatch.admit();
+        Ok(desk.dispatch.workers_wanted())
+    }
+
+    /// A fetch that was let in will not be submitted.
+    pub fn dismiss(&self) {
+        let mut desk = self.desk.lock();
+        desk.dispatch.dismiss();
+        self.leave(desk, Vec::new());
+    }
+
+    /// Takes a fetch that was let in. `begin` makes its first step.
+    pub fn submit(&self, pending: &Arc<Pending>, begin: impl FnOnce(Instant) -> (Fetch, Step)) {
+        let mut desk = self.desk.lock();
         let now = clock::now();
         let (mut fetch, mut step) = begin(now);
         if pending.switch().is_fired() {
@@ -225,9 +234,7 @@ impl Connections {
         }
         let id = desk.dispatch.submit(now, Arc::clone(pending), fetch, step);
         pending.submitted_as(id);
-        let wanted = desk.dispatch.workers_wanted();
         self.leave(desk, Vec::new());
-        Ok(wanted)
     }
 
     /// Ends an asynchronous fetch that waits for something else than its answer.
@@ -237,7 +244,8 @@ impl Connections {
         self.leave(desk, bells);
     }
 
-    /// Goes on with a fetch after its exchange, unless it was canceled meanwhile: then it ends.
+    /// Goes on with a fetch after its exchange, unless it was canceled meanwhile: then it ends. The
+    /// worker that had it is on its way to the next.
     pub fn go_on(&self, id: Id, pending: Arc<Pending>, mut fetch: Fetch, step: Step) {
         let mut desk = self.desk.lock();
         let now = clock::now();
@@ -246,15 +254,21 @@ impl Connections {
             true => fetch.stopped(Error::canceled(), now),
             false => step,
         };
+        let bells = desk.dispatch.worker_ready(now);
         desk.dispatch.go_on(now, id, pending, fetch, step);
-        self.leave(desk, Vec::new());
+        self.leave(desk, bells);
+    }
+
+    /// A worker is on its way to look for something to run. From now on fetches are given to it:
+    /// none is refused because it has not arrived yet.
+    pub fn worker_comes(&self) {
+        let mut desk = self.desk.lock();
+        let bells = desk.dispatch.worker_ready(clock::now());
+        self.leave(desk, bells);
     }
 
     /// The next exchange for a worker that has nothing to do; `None` when there will be none.
     pub fn next_run(&self) -> Option<Run<Arc<Pending>>> {
-        let mut desk = self.desk.lock();
-        let bells = desk.dispatch.worker_ready(clock::now());
-        self.leave(desk, bells);
         let mut desk = self.desk.lock();
         loop {
             if let Some(run) = desk.dispatch.next_run() {

@@ -79,7 +79,7 @@ pub struct Dispatch<P> {
     pauses: BTreeSet<(Instant, Id)>,
     runnable: VecDeque<Run<P>>,
     decided: VecDeque<Decided<P>>,
-    /// Submitted, and nobody is being told yet.
+    /// Admitted, and nobody is being told yet.
     pending: usize,
     /// Their tellers are being told.
     telling: usize,
@@ -143,10 +143,19 @@ impl<P> Dispatch<P> {
 
     // What happens to asynchronous fetches.
 
-    /// Takes a fetch in, at its first step.
+    /// One more fetch is about to be submitted.
+    pub fn admit(&mut self) {
+        self.pending += 1;
+    }
+
+    /// It will not be, after all.
+    pub fn dismiss(&mut self) {
+        self.pending -= 1;
+    }
+
+    /// Takes a fetch in that was admitted, at its first step.
     pub fn submit(&mut self, now: Instant, pending: P, fetch: Fetch, step: Step) -> Id {
         self.last_id += 1;
-        self.pending += 1;
         self.go_on(now, self.last_id, pending, fetch, step);
         self.last_id
     }
@@ -256,7 +265,7 @@ impl<P> Dispatch<P> {
 
     // What workers do, and whoever delivers.
 
-    /// One more worker has nothing to do.
+    /// One more worker has nothing to do, or is on its way to look for something.
     #[must_use = "these bells must be rung"]
     pub fn worker_ready(&mut self, now: Instant) -> Vec<Arc<Bell>> {
         let mut bells = self.advance(now);
@@ -300,7 +309,7 @@ impl<P> Dispatch<P> {
         !self.decided.is_empty()
     }
 
-    /// Fetches that were submitted, and of whose outcome nobody is being told yet.
+    /// Fetches that were admitted, and of whose outcome nobody is being told yet.
     pub fn pending(&self) -> usize {
         self.pending
     }

@@ -31,7 +31,8 @@ struct Threads {
 
 impl Executor {
     /// Sees to it that there are a timer and `workers` workers, or as many as the session may have.
-    /// Fails if none can be started, and if the session is closing: none is started then.
+    /// Fails if there are none and none can be started, or if the session is closing: none is started
+    /// then.
     pub fn provide(&self, session: &Arc<Session>, workers: usize) -> Result<(), Error> {
         let workers = workers.min(session.workers_at_most());
         if self.workers.load(Ordering::SeqCst) >= workers {
@@ -41,10 +42,14 @@ impl Executor {
         if session.is_closing() {
             return Err(Error::closed());
         }
-        self.start(&mut threads, session, workers).map_err(|error| {
-            let message = format!("no thread can be started to run the fetch: {error}");
-            Error::new(Status::QueueFull, message)
-        })
+        match self.start(&mut threads, session, workers) {
+            // Where no more can be had, those that are there do it all.
+            Err(error) if self.workers.load(Ordering::SeqCst) == 0 => {
+                let message = format!("no thread can be started to run the fetch: {error}");
+                Err(Error::new(Status::QueueFull, message))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn start(
@@ -67,6 +72,7 @@ impl Executor {
                 thread::spawn("exp-worker", STACK_BYTES, move || guarded(&worker, Session::work))?;
             threads.handles.push(handle);
             self.workers.fetch_add(1, Ordering::SeqCst);
+            session.worker_comes();
         }
         Ok(())
     }

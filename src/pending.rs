@@ -139,21 +139,24 @@ impl Pending {
         drop(self.attached.lock().take());
     }
 
-    /// Tells whoever is to be told. Called once. Fails if they panicked.
-    pub fn deliver(self: &Arc<Self>, fetched: Fetched) -> Result<(), Error> {
+    /// Tells whoever is to be told; `told` is called in between, once they have been and before it
+    /// is seen to be over, but not in a child that they forked. Called once. Fails if they panicked.
+    pub fn deliver(self: &Arc<Self>, fetched: Fetched, told: impl FnOnce()) -> Result<(), Error> {
         self.detach();
         let teller = self.teller.lock().take();
         match teller {
             Some(Teller::Callback(callback)) => {
                 *self.outcome.lock() = Outcome::BeingTold(thread::current().id());
-                let told = contain(|| callback(fetched));
+                let result = contain(|| callback(fetched));
                 // In a child that the callback forked, other threads' locks may be held for ever.
                 if !self.is_inherited() {
+                    told();
                     self.settle(Outcome::Given);
                 }
-                told
+                result
             }
             Some(Teller::Completions(completions)) => {
+                told();
                 // Whoever waited for it finds it in the queue, so the one is not seen before the other.
                 let mut outcome = self.outcome.lock();
                 *outcome = Outcome::Kept(Box::new(fetched));

@@ -50,6 +50,7 @@ impl Desk {
     }
 
     fn submit(&mut self, name: u32, own: Limit) -> Id {
+        self.dispatch.admit();
         let (fetch, step) = Fetch::begin(&self.rules, own, 0, self.now);
         self.dispatch.submit(self.now, name, fetch, step)
     }

@@ -1,6 +1,7 @@
 //! The asynchronous half of a session: fetches that are submitted, run by workers, and delivered.
 
 use std::cell::Cell;
+use std::mem;
 use std::ptr;
 use std::sync::Arc;
 
@@ -14,7 +15,6 @@ use crate::fetch::{Fetch, Refusal, Step};
 use crate::model::{User, Variants};
 use crate::options::FetchOptions;
 use crate::pending::{Pending, Teller};
-use crate::sync::atomic::Ordering;
 use crate::sync::thread;
 
 thread::thread_local! {
@@ -38,34 +38,33 @@ impl Session {
     /// Starts a fetch. If this succeeds, its teller is told exactly once, on another thread,
     /// maybe before this returns; otherwise never.
     pub fn start(self: &Arc<Self>, pending: &Arc<Pending>) -> Result<(), Error> {
-        self.executor.provide(self, 1)?;
+        let running = Running::begin(self);
+        let workers = self.connections.admit(self.config.max_pending as usize)?;
+        if let Err(error) = self.executor.provide(self, workers) {
+            self.connections.dismiss();
+            return Err(error);
+        }
         pending.attach();
-        self.running.fetch_add(1, Ordering::SeqCst);
-        let begun = self.connections.submit(pending, self.config.max_pending as usize, |now| {
+        mem::forget(running); // until it is delivered
+        self.connections.submit(pending, |now| {
             self.metrics.fetches.increment();
             let random = self.random ^ self.metrics.fetches.value();
             Fetch::begin(&self.rules, pending.options.deadline, random, now)
         });
-        match begun {
-            Ok(workers_wanted) => {
-                // There is one; where no more can be had, that one does it all.
-                let _ = self.executor.provide(self, workers_wanted);
-                if pending.switch().is_fired() {
-                    pending.cancel();
-                }
-                Ok(())
-            }
-            Err(error) => {
-                pending.detach();
-                drop(Running(self));
-                Err(error)
-            }
+        if pending.switch().is_fired() {
+            pending.cancel();
         }
+        Ok(())
     }
 
     /// Whether no thread may be started any more.
     pub fn is_closing(&self) -> bool {
         self.closing.is_fired()
+    }
+
+    /// See [`Connections::worker_comes`](crate::connections::Connections::worker_comes).
+    pub fn worker_comes(&self) {
+        self.connections.worker_comes();
     }
 
     pub fn workers_at_most(&self) -> usize {
@@ -99,7 +98,7 @@ impl Session {
         while !self.is_inherited()
             && let Some(decided) = self.connections.next_decided()
         {
-            self.deliver(decided);
+            self.deliver(decided, || self.connections.told());
         }
     }
 
@@ -123,24 +122,26 @@ impl Session {
             Err(defect) => Step::Done(Err(defect)),
         };
         match step {
-            Step::Done(result) => self.deliver(Decided { pending, fetch, result }),
+            Step::Done(result) => self.deliver(Decided { pending, fetch, result }, || {
+                self.connections.told();
+                self.worker_comes();
+            }),
             step => self.connections.go_on(id, pending, fetch, step),
         }
     }
 
-    fn deliver(&self, Decided { pending, fetch, result }: Decided<Arc<Pending>>) {
+    /// Tells of an outcome. `told` comes when the host has been told, before anybody learns that it
+    /// has: the thread that did it is free then for whatever the host starts next.
+    fn deliver(
+        &self,
+        Decided { pending, fetch, result }: Decided<Arc<Pending>>,
+        told: impl FnOnce(),
+    ) {
         let _running = Running(self);
         let fetched = fetched(fetch, result);
         self.ended(&fetched, pending.began.elapsed());
         self.connections.tell();
-        let told = pending.deliver(fetched);
-        drop(pending);
-        // In a child that a callback forked, the desk is the parent's, and so is this thread's work.
-        if self.is_inherited() {
-            return;
-        }
-        self.connections.told();
-        if let Err(defect) = told {
+        if let Err(defect) = pending.deliver(fetched, told) {
             self.log_defect(&defect);
         }
     }

@@ -320,6 +320,12 @@ impl World {
 
     fn check_error(&self, caller: &Caller, error: &Error, at: Duration) {
         let settings = &self.history.settings;
+        let workers_are_there =
+            self.may_be_late(caller).is_zero() && self.history.callers.len() == 1;
+        if error.phase == Some(Phase::Pool) && workers_are_there {
+            let busy = format!("pool of {0}, {0} busy", settings.pool);
+            assert!(error.message.contains(&busy), "a connection was free: {error}");
+        }
         match error.status {
             Status::Canceled => assert!(caller.canceled.is_some(), "nobody canceled it"),
             Status::Closed => {
