@@ -196,6 +196,18 @@ impl Fetch {
             (Limit::After(acquire), None) => format!("{} ms", acquire.as_millis()),
             (Limit::None, None) => "no time at all".to_owned(),
         };
+        let setting = "(fetch_pool_acquire_timeout_millis)";
+        let Snapshot { size, leased, waiting, .. } = *pool;
+        if leased < size {
+            // The caller's own thread would have taken what is free; so this is an asynchronous fetch.
+            return Error::timeout(
+                Phase::Pool,
+                format!(
+                    "a connection was free, but within {wait} {setting} no thread to use it: are \
+                     there callbacks that take long? pool of {size}, {leased} busy, {waiting} waiting"
+                ),
+            );
+        }
         let oldest = match pool.longest_lease {
             Some(age) => format!("the longest lease is {} ms old", age.as_millis()),
             None => "no lease is out".to_owned(),
@@ -203,9 +215,8 @@ impl Fetch {
         Error::timeout(
             Phase::Pool,
             format!(
-                "no connection became free within {wait} (fetch_pool_acquire_timeout_millis): \
-                 pool of {}, {} busy, {} waiting, {oldest}",
-                pool.size, pool.leased, pool.waiting
+                "no connection became free within {wait} {setting}: pool of {size}, {leased} busy, \
+                 {waiting} waiting, {oldest}"
             ),
         )
     }

@@ -324,7 +324,7 @@ impl World {
             self.may_be_late(caller).is_zero() && self.history.callers.len() == 1;
         if error.phase == Some(Phase::Pool) && workers_are_there {
             let busy = format!("pool of {0}, {0} busy", settings.pool);
-            assert!(error.message.contains(&busy), "a connection was free: {error}");
+            assert!(error.message.contains(&busy), "it was refused a free connection: {error}");
         }
         match error.status {
             Status::Canceled => assert!(caller.canceled.is_some(), "nobody canceled it"),
