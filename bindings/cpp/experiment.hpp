@@ -770,8 +770,7 @@ class variants : public owner<exp_variants> {
 
     /** The value of a flag's variant; `fallback` if there is no such variant or it has no value. */
     std::string_view value_or(std::string_view flag_key,
-                              std::string_view fallback EXPERIMENT_LIFETIMEBOUND) const noexcept
-        EXPERIMENT_LIFETIMEBOUND {
+                              std::string_view fallback) const noexcept EXPERIMENT_LIFETIMEBOUND {
         return (*this)[flag_key].value().value_or(fallback);
     }
 

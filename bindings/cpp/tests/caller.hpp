@@ -10,6 +10,7 @@
 #include <string>
 
 #include <nlohmann/json.hpp>
+#include <strings.h>
 
 namespace caller {
 
@@ -17,6 +18,8 @@ using namespace experiment;
 using nlohmann::json;
 using std::chrono::milliseconds;
 using fetched = result<variants>;
+
+inline const std::string library = "libexperiment-cpp/" EXP_VERSION_STRING;
 
 inline fetched caught(const std::function<variants()> &fetch) {
     try {
@@ -75,6 +78,16 @@ inline bool has_all(const std::string &text, const json &parts) {
                        [&](auto &part) { return text.find(text_of(part)) != std::string::npos; });
 }
 
+/* The settings of a client, with what they are unless given, and `{url}` and its parts filled in.
+ */
+inline json with_defaults(const json &given, const std::string &url) {
+    json values = {{"server_url", "{url}"}, {"use_environment_proxy", false}};
+    values.update(given);
+    const std::string host = url.substr(url.find("//") + 2);
+    values = replaced(replaced(values, "{url}", url), "{host}", host);
+    return replaced(values, "{port}", host.substr(host.find(':') + 1));
+}
+
 // clang-format off
 #define SETTING(name, convert) {#name, [](config &c, const json &v) { c.name(convert(v)); }}
 #define TIME(name) {#name "_millis", [](config &c, const json &v) { c.name(time_of(v)); }}
@@ -118,6 +131,26 @@ inline const std::map<std::string, void (*)(fetch_options &, const json &)> opti
              o.add_flag_key(text_of(key));
      }},
 };
+
+/* Whether a line that was logged is what a case wants. */
+inline auto is_like(const json &wanted) {
+    return [&wanted](const json &line) {
+        return line["level"] == wanted["level"] && has_all(line["message"], wanted["message"]);
+    };
+}
+
+/* The header of a request, its name in any case; null if there is none. */
+inline json header(const json &headers, const std::string &name) {
+    for (const json &header : headers)
+        if (strcasecmp(text_of(header[0]).c_str(), name.c_str()) == 0)
+            return header[1];
+    return nullptr;
+}
+
+inline const char *name_of(log_level level) {
+    constexpr std::array names = {"none", "error", "warn", "info", "debug"};
+    return names.at(static_cast<std::size_t>(level));
+}
 
 /* What came, as the cases put it. */
 inline json as_json(const error &error) {

@@ -2,10 +2,10 @@
 #ifndef MOCK_SERVICE_HPP
 #define MOCK_SERVICE_HPP
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -22,7 +22,7 @@ class mock_service {
         int orders[2];
         int answers[2];
         if (!program || pipe2(orders, O_CLOEXEC) != 0 || pipe2(answers, O_CLOEXEC) != 0)
-            throw std::runtime_error("MOCK_SERVICE must name the mock service");
+            fail("MOCK_SERVICE must name the mock service");
         posix_spawn_file_actions_t actions;
         posix_spawn_file_actions_init(&actions);
         posix_spawn_file_actions_adddup2(&actions, orders[0], STDIN_FILENO);
@@ -33,7 +33,7 @@ class mock_service {
         close(orders[0]);
         close(answers[1]);
         if (failed)
-            throw std::runtime_error(std::string("cannot be started: ") + program);
+            fail("MOCK_SERVICE cannot be started: " + std::string(program));
         orders_ = fdopen(orders[1], "w");
         answers_ = fdopen(answers[0], "r");
         url_ = url_in(read_line());
@@ -50,7 +50,8 @@ class mock_service {
     const std::string &url() const { return url_; }
 
     /** Gives an order, and returns the answer; for any thread. */
-    std::string order(const std::string &json) {
+    std::string order(std::string json) {
+        std::replace(json.begin(), json.end(), '\n', ' '); // an order is one line
         const std::lock_guard guard(lock_);
         std::fprintf(orders_, "%s\n", json.c_str());
         std::fflush(orders_);
@@ -59,15 +60,25 @@ class mock_service {
 
     /** Where it plays a script. */
     std::string play(const std::string &script) {
+        played_++;
         return url_in(order("{\"play\":" + script + "}"));
     }
 
+    /** What the script that was played last has seen; the scripts are numbered from 1. */
+    std::string seen() { return order("{\"seen\":" + std::to_string(played_) + "}"); }
+
   private:
+    /* No exception: a test without them uses this too. */
+    [[noreturn]] static void fail(const std::string &why) {
+        std::fprintf(stderr, "%s\n", why.c_str());
+        std::abort();
+    }
+
     std::string read_line() {
         std::string line;
         for (int c = std::fgetc(answers_); c != '\n'; c = std::fgetc(answers_)) {
             if (c == EOF)
-                throw std::runtime_error("the mock service has ended");
+                fail("the mock service has ended");
             line.push_back(static_cast<char>(c));
         }
         return line;
@@ -77,7 +88,7 @@ class mock_service {
         const std::string_view before = "\"url\":\"";
         const std::size_t begin = answer.find(before);
         if (begin == std::string_view::npos)
-            throw std::runtime_error("the mock service says " + std::string(answer));
+            fail("the mock service says " + std::string(answer));
         answer.remove_prefix(begin + before.size());
         return std::string(answer.substr(0, answer.find('"')));
     }
@@ -86,6 +97,7 @@ class mock_service {
     std::FILE *orders_ = nullptr;
     std::FILE *answers_ = nullptr;
     std::string url_;
+    int played_ = 0;
     std::mutex lock_; // one order at a time
 };
 
