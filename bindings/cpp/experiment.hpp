@@ -48,6 +48,13 @@
 #define EXPERIMENT_HAS_EXCEPTIONS 0
 #endif
 
+/* So that a program compiled in part with and in part without exceptions has both kinds of code. */
+#if EXPERIMENT_HAS_EXCEPTIONS
+#define EXPERIMENT_NAMESPACE throwing
+#else
+#define EXPERIMENT_NAMESPACE nonthrowing
+#endif
+
 /* Lets the compiler warn of a view that outlives what it looks into. */
 #if defined(__has_cpp_attribute)
 #if __has_cpp_attribute(clang::lifetimebound)
@@ -66,11 +73,12 @@
 #endif
 
 namespace experiment {
+inline namespace EXPERIMENT_NAMESPACE {
 
 /** No limit, where a time may be that. */
 inline constexpr std::chrono::milliseconds no_limit = std::chrono::milliseconds::max();
 
-/** What came of a call; see exp_status. */
+/** What came of a call. */
 enum class status {
     ok = EXP_OK,
     /** An argument or a setting is not what it must be; the message names it. Final. */
@@ -95,15 +103,23 @@ enum class status {
     internal = EXP_ERR_INTERNAL,
 };
 
-/** What a fetch is doing; see exp_phase. */
+/** What a fetch is doing. */
 enum class phase {
+    /** Waiting in line for a connection of the pool. */
     pool = EXP_PHASE_POOL,
+    /** Looking up the host's name. */
     resolve = EXP_PHASE_RESOLVE,
+    /** Opening the TCP connection, and a proxy's tunnel. */
     connect = EXP_PHASE_CONNECT,
+    /** Shaking hands. */
     tls = EXP_PHASE_TLS,
+    /** Sending the request. */
     send = EXP_PHASE_SEND,
+    /** Waiting for the head of the answer. */
     first_byte = EXP_PHASE_FIRST_BYTE,
+    /** Reading and decoding the body. */
     body = EXP_PHASE_BODY,
+    /** Waiting between two attempts. */
     backoff = EXP_PHASE_BACKOFF,
 };
 
@@ -149,6 +165,7 @@ class EXPERIMENT_VISIBLE error : public std::runtime_error {
             phase_micros_[i] = exp_error_phase_micros(source, static_cast<std::int32_t>(i));
     }
 
+    /** What went wrong; never `ok`. */
     experiment::status status() const noexcept { return status_; }
 
     /** The HTTP status of the last answer, if there was one. */
@@ -234,26 +251,31 @@ template <class T> class [[nodiscard]] result {
     result(T value) : outcome_(std::in_place_index<0>, std::move(value)) {}
     result(experiment::error error) : outcome_(std::in_place_index<1>, std::move(error)) {}
 
+    /** Whether there is a value, and no error. */
     bool has_value() const noexcept { return outcome_.index() == 0; }
     explicit operator bool() const noexcept { return has_value(); }
 
-    /** The value; has_value() must be true. */
+    /**
+     * The value; has_value() must be true. A temporary gives its value away, so that
+     * `for (const auto &variant : *client.try_fetch_v2(user))` is sound.
+     */
     T &operator*() &noexcept { return *std::get_if<0>(&outcome_); }
     const T &operator*() const &noexcept { return *std::get_if<0>(&outcome_); }
-    T &&operator*() &&noexcept { return std::move(**this); }
+    T operator*() &&noexcept { return std::move(*std::get_if<0>(&outcome_)); }
     T *operator->() noexcept { return std::get_if<0>(&outcome_); }
     const T *operator->() const noexcept { return std::get_if<0>(&outcome_); }
 
     /** The value; throws the error if there is none, and aborts where nothing can be thrown. */
     T &value() & { return checked(), **this; }
     const T &value() const & { return checked(), **this; }
-    T &&value() && { return checked(), std::move(**this); }
+    T value() && { return checked(), *std::move(*this); }
 
     /** The value, or what is given in its place. */
     T value_or(T fallback) && { return has_value() ? std::move(**this) : std::move(fallback); }
 
     /** The error; has_value() must be false. */
-    const experiment::error &error() const noexcept { return *std::get_if<1>(&outcome_); }
+    const experiment::error &error() const &noexcept { return *std::get_if<1>(&outcome_); }
+    experiment::error error() &&noexcept { return *std::get_if<1>(&outcome_); }
 
   private:
     void checked() const {
@@ -603,23 +625,36 @@ class user : public owner<exp_user> {
     /** The first value that was refused, if there was one. */
     std::optional<experiment::error> error() const { return detail::copy(exp_user_error(get())); }
 
+    /** Who the user is; as all of these, a field of the same name on the wire. */
     EXPERIMENT_SETTER(user, user_id, std::string_view, exp_user_set_user_id_n)
+    /** On which device. */
     EXPERIMENT_SETTER(user, device_id, std::string_view, exp_user_set_device_id_n)
+    /** The country. */
     EXPERIMENT_SETTER(user, country, std::string_view, exp_user_set_country_n)
+    /** The region in the country. */
     EXPERIMENT_SETTER(user, region, std::string_view, exp_user_set_region_n)
     /** The designated market area. */
     EXPERIMENT_SETTER(user, dma, std::string_view, exp_user_set_dma_n)
+    /** The city. */
     EXPERIMENT_SETTER(user, city, std::string_view, exp_user_set_city_n)
+    /** The language. */
     EXPERIMENT_SETTER(user, language, std::string_view, exp_user_set_language_n)
+    /** The platform, like iOS. */
     EXPERIMENT_SETTER(user, platform, std::string_view, exp_user_set_platform_n)
     /** The version of the host's application. */
     EXPERIMENT_SETTER(user, version, std::string_view, exp_user_set_version_n)
+    /** The operating system. */
     EXPERIMENT_SETTER(user, os, std::string_view, exp_user_set_os_n)
+    /** Who made the device. */
     EXPERIMENT_SETTER(user, device_manufacturer, std::string_view,
                       exp_user_set_device_manufacturer_n)
+    /** The brand of the device. */
     EXPERIMENT_SETTER(user, device_brand, std::string_view, exp_user_set_device_brand_n)
+    /** The model of the device. */
     EXPERIMENT_SETTER(user, device_model, std::string_view, exp_user_set_device_model_n)
+    /** The carrier of the device. */
     EXPERIMENT_SETTER(user, carrier, std::string_view, exp_user_set_carrier_n)
+    /** The IP address. */
     EXPERIMENT_SETTER(user, ip_address, std::string_view, exp_user_set_ip_address_n)
     /** What the service is told to be asked by, in place of the client's own setting. */
     EXPERIMENT_SETTER(user, library, std::string_view, exp_user_set_library_n)
@@ -677,7 +712,10 @@ class fetch_options : public owner<exp_fetch_options> {
     EXPERIMENT_SETTER(fetch_options, deadline, std::chrono::milliseconds,
                       exp_fetch_options_set_deadline_millis)
 
-    /** A switch that ends the fetch. It may be destroyed before the options are. */
+    /**
+     * A switch that ends the fetch, in place of the one before. It may be destroyed before the
+     * options are; one that was moved from is none.
+     */
     fetch_options &cancel(const experiment::cancel &value) &noexcept {
         exp_fetch_options_set_cancel(get(), value.get());
         return *this;
@@ -719,20 +757,24 @@ class variant_view {
     /** Whether there is one. */
     explicit operator bool() const noexcept { return variant_ != nullptr; }
 
+    /** The key of the flag. */
     std::optional<std::string_view> flag_key() const noexcept {
         return detail::text(exp_variant_flag_key(variant_), exp_variant_flag_key_length(variant_));
     }
+    /** The key of the variant. */
     std::optional<std::string_view> key() const noexcept {
         return detail::text(exp_variant_key(variant_), exp_variant_key_length(variant_));
     }
-    /** JSON if the service sent no string. */
+    /** The value of the variant; JSON if the service sent no string. */
     std::optional<std::string_view> value() const noexcept {
         return detail::text(exp_variant_value(variant_), exp_variant_value_length(variant_));
     }
+    /** The payload of the variant, as JSON. */
     std::optional<std::string_view> payload_json() const noexcept {
         return detail::text(exp_variant_payload_json(variant_),
                             exp_variant_payload_json_length(variant_));
     }
+    /** The metadata of the variant, as JSON. */
     std::optional<std::string_view> metadata_json() const noexcept {
         return detail::text(exp_variant_metadata_json(variant_),
                             exp_variant_metadata_json_length(variant_));
@@ -758,6 +800,7 @@ class variants : public owner<exp_variants> {
     /** Takes over a set that the C library handed out. */
     explicit variants(exp_variants *object) noexcept : owner(object) {}
 
+    /** How many variants there are. */
     std::size_t size() const noexcept { return exp_variants_count(get()); }
     bool empty() const noexcept { return size() == 0; }
     iterator begin() const noexcept EXPERIMENT_LIFETIMEBOUND;
@@ -1121,6 +1164,11 @@ class client : public owner<exp_client> {
     std::shared_ptr<detail::log_sink> log_;
 };
 
+} // namespace EXPERIMENT_NAMESPACE
 } // namespace experiment
+
+#undef EXPERIMENT_NAMESPACE
+#undef EXPERIMENT_LIFETIMEBOUND
+#undef EXPERIMENT_VISIBLE
 
 #endif
