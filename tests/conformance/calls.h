@@ -198,7 +198,7 @@ static void *cancel_later(void *data) {
     return NULL;
 }
 
-/* What the fetch of a step came to. */
+/* What the fetch of a step came to, and after how long. */
 static cJSON *fetch_by(way way, exp_client *client, const cJSON *act) {
     char *json = cJSON_PrintUnformatted(get(act, "user"));
     exp_user *user = NULL;
@@ -214,11 +214,14 @@ static cJSON *fetch_by(way way, exp_client *client, const cJSON *act) {
     if (later.after_millis >= 0)
         pthread_create(&canceler, NULL, cancel_later, &later);
 
+    double began = now_millis();
     outcome out = outcome_of(way, client, user, options);
+    double took = now_millis() - began;
     if (!strcmp(text_of(act, "fetch", "v2"), "deployed"))
         exp_variants_filter_deployed(out.variants, &deployed, NULL);
     cJSON *came = out.status != EXP_OK ? came_as_error(out.error)
                                        : came_as_variants(deployed ? deployed : out.variants);
+    cJSON_AddNumberToObject(came, "millis", took);
     if (later.after_millis >= 0)
         pthread_join(canceler, NULL);
     exp_free(deployed), exp_free(out.variants), exp_free(out.error), exp_free(later.cancel);
