@@ -13,7 +13,8 @@ INCLUDEDIR ?= $(PREFIX)/include
 
 VERSION := $(shell packaging/version)
 SONAME := libexperiment.so.$(firstword $(subst ., ,$(VERSION)))
-C_SOURCES = $(wildcard tests/c/*.[ch] tests/conformance/*.[ch] examples/c/*.[ch] packaging/*/*.[ch] benches/*.c)
+C_SOURCES = $(wildcard tests/c/*.[ch] tests/conformance/*.[ch] examples/c/*.[ch] packaging/*/*.[ch] benches/*.c \
+	bindings/cpp/*.[ch]pp bindings/cpp/tests/*.[ch]pp examples/cpp/*.cpp)
 MOCK_SERVICE = $(shell $(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/mock-service
 
 SIMULATION = $(CARGO) test --locked --features simulation --test simulation
@@ -107,7 +108,7 @@ lint: ## what the linters say; a warning is an error
 	$(CARGO) clippy --locked --features simulation --lib --test simulation -- --deny warnings
 	clang-format --dry-run --Werror $(C_SOURCES)
 
-fmt: ## formats Rust and C
+fmt: ## formats Rust, C and C++
 	$(CARGO) fmt --all
 	clang-format -i $(C_SOURCES)
 
@@ -121,14 +122,19 @@ msrv: ## runs the tests with the oldest Rust that Cargo.toml names; rustup must 
 
 install: ## what was built, to $(DESTDIR)$(PREFIX)
 	@test -e build/libexperiment.so || { echo 'nothing is built yet: run `make build`' >&2; exit 1; }
-	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)
-	install -m 644 include/experiment.h $(DESTDIR)$(INCLUDEDIR)/
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/experiment $(DESTDIR)$(INCLUDEDIR)
+	install -m 644 include/experiment.h bindings/cpp/experiment.hpp $(DESTDIR)$(INCLUDEDIR)/
 	install -m 644 build/libexperiment.a $(DESTDIR)$(LIBDIR)/
 	install -m 755 build/libexperiment.so.$(VERSION) $(DESTDIR)$(LIBDIR)/
 	ln -sf libexperiment.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libexperiment.so
 	sed -e 's|^libdir=.*|libdir=$(LIBDIR)|' -e 's|^includedir=.*|includedir=$(INCLUDEDIR)|' \
 		build/experiment.pc >$(DESTDIR)$(LIBDIR)/pkgconfig/experiment.pc
+	for file in experimentConfig experimentConfigVersion; do \
+		sed -e 's|@VERSION@|$(VERSION)|' -e "s|@LIBS_PRIVATE@|$$(sed -n 's/^Libs.private: //p' build/experiment.pc)|" \
+			-e "s|@INCLUDEDIR@|$$(realpath -m --relative-to=$(LIBDIR)/cmake/experiment $(INCLUDEDIR))|" \
+			bindings/cpp/$$file.cmake.in >$(DESTDIR)$(LIBDIR)/cmake/experiment/$$file.cmake; \
+	done
 
 clean: ## removes what was built
 	$(CARGO) clean
