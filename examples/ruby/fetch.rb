@@ -10,7 +10,10 @@ require 'json'
 require 'libexperiment'
 
 def config(timeout_millis)
-  settings = { server_url: ENV['EXPERIMENT_SERVER_URL'], fetch_timeout_millis: timeout_millis && Integer(timeout_millis) }
+  settings = {
+    server_url: ENV.fetch('EXPERIMENT_SERVER_URL', nil),
+    fetch_timeout_millis: timeout_millis && Integer(timeout_millis)
+  }
   AmplitudeExperiment::RemoteEvaluationConfig.new(**settings.compact)
 end
 
@@ -33,7 +36,7 @@ begin
   client = AmplitudeExperiment.initialize_remote(ENV.fetch('EXPERIMENT_API_KEY', ''), config(timeout_millis))
   began = now_millis
   # Without the exclamation mark a stall would be empty variants: no retries are configured.
-  print_variants(client.fetch_v2!(AmplitudeExperiment::User.new(user_id: user_id)))
+  print_variants(client.fetch_v2!(AmplitudeExperiment::User.new(user_id:)))
 rescue AmplitudeExperiment::Failure => e
   warn "#{client ? user_id : 'no client'}: #{e.status}: #{e.message}"
   exit 1

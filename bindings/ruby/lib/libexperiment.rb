@@ -17,6 +17,7 @@ require_relative 'libexperiment/log'
 require_relative 'libexperiment/inbox'
 require_relative 'libexperiment/pending'
 require_relative 'libexperiment/process_state'
+require_relative 'libexperiment/native_client'
 require_relative 'libexperiment/client'
 
 # Variants from Amplitude Experiment, each fetch back within the time you set. The names are those of

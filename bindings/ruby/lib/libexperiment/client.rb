@@ -11,7 +11,7 @@ module AmplitudeExperiment
       config ||= RemoteEvaluationConfig.new
       @retries = config.fetch_retries
       @logger = logger_of(config)
-      @native = create(Native.utf8(api_key.to_s), config)
+      @native = NativeClient.new(api_key, config.to_native, @logger)
       @closed = false
       warn_of_connect_timeout(config)
     end
@@ -54,7 +54,7 @@ module AmplitudeExperiment
     # @raise [FetchError] it cannot begin: the client is closed, or too many are pending
     # @raise [InvalidArgumentError] the user or an option is not what it must be
     def fetch_async_v2(user, fetch_options = nil, &callback)
-      start(user, fetch_options, deployed: false, callback: callback)
+      start(user, fetch_options, deployed: false, callback:)
     end
 
     # fetch_v2 without variants that are default or not deployed.
@@ -75,7 +75,7 @@ module AmplitudeExperiment
     # @return [Pending]
     # @raise (see #fetch_async_v2)
     def fetch_async(user, fetch_options = nil, &callback)
-      start(user, fetch_options, deployed: true, callback: callback)
+      start(user, fetch_options, deployed: true, callback:)
     end
 
     # Refuses new fetches, ends those in line, waits for those that run, and cuts them off when the time is
@@ -86,7 +86,7 @@ module AmplitudeExperiment
     def close(timeout_millis = 1_000)
       @closed = true
       # A thread, so that a Fiber scheduler's other fibers go on, and an interrupt need not wait.
-      Thread.new { Native.exp_client_close(@native, timeout_millis) }.value == Native::OK
+      Thread.new { @native.close(timeout_millis) }.value
     end
 
     # @return [Boolean] whether close was called
@@ -94,48 +94,15 @@ module AmplitudeExperiment
 
     # @return [Hash{String => Object}] what the client has counted so far; times in seconds
     def metrics
-      JSON.parse(metrics_text(:json))
+      JSON.parse(@native.metrics(Native::METRICS_JSON))
     end
 
     # @return [String] the same as OpenMetrics text, for a scraper
     def openmetrics
-      metrics_text(:openmetrics)
-    end
-
-    # Takes what arrived in the outs.
-    # @return [Variants, Failure]
-    # @api private
-    def self.take(outs, deployed:)
-      status = Native.exp_pending_take(outs[:arrived], outs.at(:variants), outs.at(:error))
-      return Failure.from(outs[:error]) unless status == Native::OK
-      return Variants.from(outs[:variants]) unless deployed
-
-      Native.exp_variants_filter_deployed(outs[:variants], outs.at(:deployed), nil)
-      Variants.from(outs[:deployed])
+      @native.metrics(Native::METRICS_OPENMETRICS)
     end
 
     private
-
-    def create(api_key, config)
-      native_config = config.to_native
-      connection = Log.connect(native_config, @logger)
-      outs = Outs.new
-      status = Native.exp_client_new_n(api_key, api_key.bytesize, native_config, outs.at(:client), outs.at(:error))
-      raise Failure.from(outs[:error]) unless status == Native::OK
-
-      FFI::AutoPointer.new(outs.take(:client), RemoteEvaluationClient.releaser(connection))
-    ensure
-      outs&.clear
-    end
-
-    # Frees a client. Knows nothing of the Ruby one: else that would never be collected.
-    # @api private
-    def self.releaser(connection)
-      lambda do |native|
-        Native.exp_free(native)
-        Log.disconnect(connection)
-      end
-    end
 
     def logger_of(config)
       logger = config.logger || ::Logger.new($stdout, level: ::Logger::ERROR)
@@ -151,45 +118,15 @@ module AmplitudeExperiment
 
     # @return [Variants, Failure]
     def outcome_of(user, options, deployed: false)
-      json = User.json_of(user)
-      ProcessState.current.with_inbox do |inbox|
-        failure = submit(inbox.outs, inbox.completions, nil, json, options)
-        next failure if failure
-
-        inbox.wait
-        self.class.take(inbox.outs, deployed: deployed)
-      end
+      @native.fetch(User.json_of(user), options, deployed:)
     end
 
     def start(user, options, deployed:, callback:)
-      json = User.json_of(user)
-      pending = Pending.new(deployed: deployed, settle: method(:settle), callback: callback && teller(user, callback))
-      outs = Outs.new
-      failure = ProcessState.current.dispatcher.start(pending) do |completions, number|
-        submit(outs, completions, number, json, options)
-      end
+      pending = Pending.new(deployed:, settle: method(:settle), callback: callback && teller(user, callback))
+      failure = @native.start(pending, User.json_of(user), options)
       raise failure if failure
 
-      pending.started(Native.owned(outs.take(:pending)))
       pending
-    ensure
-      outs&.clear
-    end
-
-    # @return [Failure, nil] why the fetch could not begin
-    def submit(outs, completions, number, json, options)
-      begun = Native.exp_user_from_json_n(json, json.bytesize, outs.at(:user), outs.at(:error)) == Native::OK &&
-              Native.exp_fetch_v2_submit(@native, outs[:user], native_options(outs, options), completions, number,
-                                         outs.at(:pending), outs.at(:error)) == Native::OK
-      Failure.from(outs[:error]) unless begun
-    end
-
-    def native_options(outs, options)
-      return if options.nil?
-
-      outs[:options] = Native.exp_fetch_options_new
-      options.write_to(outs[:options])
-      outs[:options]
     end
 
     # By the table "What comes back".
@@ -215,16 +152,6 @@ module AmplitudeExperiment
       rescue StandardError => e
         @logger.error("[Experiment] the block of an asynchronous fetch failed: #{e.full_message(highlight: false)}")
       end
-    end
-
-    def metrics_text(format)
-      outs = Outs.new
-      status = Native.exp_client_metrics(@native, Native::METRICS_FORMATS.fetch(format), outs.at(:text), outs.at(:error))
-      raise Failure.from(outs[:error]) unless status == Native::OK
-
-      Native.text(Native.exp_text_value(outs[:text]), Native.exp_text_length(outs[:text]))
-    ensure
-      outs&.clear
     end
   end
 end

@@ -32,9 +32,9 @@ module AmplitudeExperiment
         @loggers.delete(number)
       end
 
-      # The thread on which ffi runs callbacks is lost in a fork; it begins anew with the next callback made.
+      # The thread on which ffi runs callbacks is lost in a fork. Making a callback, any, starts it anew.
       def revive
-        FFI::Function.new(:void, []) {} if @callback
+        FFI::Function.new(:void, []) { nil } if @callback
       end
 
       def write(number, level, message)

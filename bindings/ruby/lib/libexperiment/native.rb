@@ -18,7 +18,8 @@ module AmplitudeExperiment
     LOG_WARN = 2
     LOG_INFO = 3
     LOG_DEBUG = 4
-    METRICS_FORMATS = { json: 0, openmetrics: 1 }.freeze
+    METRICS_JSON = 0
+    METRICS_OPENMETRICS = 1
     ZONES = { 'US' => 0, 'EU' => 1 }.freeze
     NO_LIMIT = (2**64) - 1
 

@@ -30,10 +30,8 @@ module AmplitudeExperiment
     def join(limit = nil)
       return self if forked?
 
-      ends = limit && (now + limit)
-      @lock.synchronize do
-        @over.wait(@lock, ends && [ends - now, 0].max) until @done || (ends && now >= ends)
-      end
+      ends = limit ? now + limit : Float::INFINITY
+      @lock.synchronize { @over.wait(@lock, limit && (ends - now)) until @done || now >= ends }
       self if @done
     end
 
@@ -59,7 +57,7 @@ module AmplitudeExperiment
     # its time, fetch, or wait for other fetches.
     # @api private
     def ended(outs)
-      @outcome = RemoteEvaluationClient.take(outs, deployed: @deployed)
+      @outcome = NativeClient.take(outs, deployed: @deployed)
       @callback ? Thread.new { call_back } : done
     end
 

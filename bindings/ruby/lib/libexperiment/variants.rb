@@ -56,7 +56,7 @@ module AmplitudeExperiment
       key, value, payload, metadata = sent.values_at('key', 'value', 'payload', 'metadata')
       key = text(native, flag_key, :key) unless key.is_a?(String)
       value = text(native, flag_key, :value) unless value.nil? || value.is_a?(String)
-      Variant.new(key: key, value: value, payload: payload, metadata: metadata)
+      Variant.new(key:, value:, payload:, metadata:)
     end
 
     # What is no string was parsed; the library has it as it was sent.
