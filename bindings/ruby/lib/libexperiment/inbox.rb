@@ -27,7 +27,7 @@ module AmplitudeExperiment
 
     # The fetch that arrived first, once there is one: an exp_pending that stays in the outs.
     def wait
-      @readable.wait_readable while (@outs[:arrived] = Native.exp_completions_next(@completions)).null?
+      wait_readable while (@outs[:arrived] = Native.exp_completions_next(@completions)).null?
       @outs[:arrived]
     end
 
@@ -36,6 +36,14 @@ module AmplitudeExperiment
       Native.exp_pending_cancel(@outs[:pending])
       @outs.clear
       @completions.free
+    end
+
+    private
+
+    # There is no limit to this wait, so only a scheduler comes back from it with nothing: async 1 makes that
+    # of the end of its with_timeout.
+    def wait_readable
+      @readable.wait_readable or raise Failure.of(Native::CANCELED, 'the Fiber scheduler ended the wait')
     end
   end
   private_constant :Inbox

@@ -31,7 +31,7 @@ module AmplitudeExperiment
       return self if forked?
 
       ends = limit ? now + limit : Float::INFINITY
-      @lock.synchronize { @over.wait(@lock, limit && (ends - now)) until @done || now >= ends }
+      @lock.synchronize { @over.wait(@lock, limit && [ends - now, 0].max) until @done || now >= ends }
       self if @done
     end
 
@@ -100,16 +100,16 @@ module AmplitudeExperiment
         @pendings[number] = pending
         failure = yield @inbox.completions, FFI::Pointer.new(number)
         @pendings.delete(number) if failure
-        @thread = Thread.new { run } unless failure || @thread&.alive?
+        watch unless failure || @thread&.alive?
         failure
       end
     end
 
     private
 
-    def run
-      Thread.current.name = 'AmplitudeExperiment'
-      deliver while more?
+    def watch
+      @thread = Thread.new { deliver while more? }
+      @thread.name = 'AmplitudeExperiment'
     end
 
     def deliver
