@@ -2,6 +2,7 @@
 
 require_relative 'helper'
 
+# What fetch_async_v2 returns and whom it tells.
 class AsyncTest < ExperimentTest
   def test_the_block_is_called_once_with_the_user_and_his_variants
     told = []
@@ -23,7 +24,8 @@ class AsyncTest < ExperimentTest
   def test_a_lambda_of_two_is_given_two
     told = []
     [{ status: 404 }, { json: {} }].each do |answer|
-      client({ answers: [answer] }).fetch_async_v2('user_id' => 'u', &->(user, variants) { told << [user, variants] }).join
+      callback = ->(user, variants) { told << [user, variants] }
+      client({ answers: [answer] }).fetch_async_v2('user_id' => 'u', &callback).join
     end
     assert_equal [[{ 'user_id' => 'u' }, {}]] * 2, told
   end
@@ -65,10 +67,10 @@ class AsyncTest < ExperimentTest
   def test_a_switch_ends_all_fetches_that_carry_it
     client = client(STALLED)
     cancel = Cancel.new
-    pendings = Array.new(3) { client.fetch_async_v2(nil, FetchOptions.new(cancel: cancel)) }
+    pendings = Array.new(3) { client.fetch_async_v2(nil, FetchOptions.new(cancel:)) }
     cancel.fire
     assert_within(0.1) { pendings.each { |pending| assert_raises(FetchError) { pending.value } } }
-    assert_raises(FetchError) { client.fetch_v2(nil, FetchOptions.new(cancel: cancel)) }
+    assert_raises(FetchError) { client.fetch_v2(nil, FetchOptions.new(cancel:)) }
   end
 
   def test_many_at_once_get_their_own_answers_and_leave_no_thread

@@ -2,6 +2,7 @@
 
 require_relative 'helper'
 
+# What goes in and comes out of a blocking fetch; the many cases are those of conformance.rb.
 class FetchTest < ExperimentTest
   def test_variants_are_a_hash_that_tells_of_its_fetch
     variants = client(VARIANT).fetch_v2(User.new(user_id: 'u'))
@@ -47,7 +48,7 @@ class FetchTest < ExperimentTest
   end
 
   def test_a_service_that_asks_to_be_left_alone_says_for_how_many_seconds
-    answer = { status: 429, headers: [['Retry-After', '2']] }
+    answer = { status: 429, headers: [%w[Retry-After 2]] }
     error = assert_raises(FetchError) { client({ answers: [answer] }).fetch_v2!(nil) }
     assert_in_delta 2.0, error.retry_after
   end
@@ -101,7 +102,7 @@ class FetchTest < ExperimentTest
   def test_large_integers_survive_both_ways
     number = (2**200) + 1
     client = client({ answers: [{ body: %({"flag":{"payload":#{number},"value":#{number}}}) }] })
-    variant = client.fetch_v2(User.new(user_properties: { number: number }))['flag']
+    variant = client.fetch_v2(User.new(user_properties: { number: }))['flag']
     assert_equal [number, number.to_s], [variant.payload, variant.value]
     assert_includes seen['requests'].first['body'], number.to_s
   end

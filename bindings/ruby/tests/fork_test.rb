@@ -73,7 +73,7 @@ class ForkTest < ExperimentTest
     parent = client
     child, result = in_child do
       client = nil
-      parent = nil # rubocop:disable Lint/UselessAssignment
+      parent = nil
       GC.start
       own = RemoteEvaluationClient.new('key', RemoteEvaluationConfig.new(server_url: @service['url'], logger: quiet))
       own_answers(own, 4)

@@ -45,7 +45,7 @@ class ExperimentTest < Minitest::Test
   # A user whom only this fetch can know, and whether the variants are his.
   def somebody
     nonce = SecureRandom.hex(8)
-    [User.new(user_id: 'u', user_properties: { nonce: nonce }), nonce]
+    [User.new(user_id: 'u', user_properties: { nonce: }), nonce]
   end
 
   def assert_own_answers(client, count)

@@ -81,7 +81,6 @@ class InterruptionTest < ExperimentTest
     eventually('fetches') { workers.all? { |worker| worker[:own].to_i > 5 } }
     ends = now + 2
     (workers.sample.raise(IOError, 'now') || sleep(0.0004)) while now < ends
-    workers.each { |worker| worker[:stop] = true }
     workers.each { |worker| join_interrupted(worker) }
     assert_empty Array.new(failures.size) { failures.pop }
     assert_operator workers.sum { |worker| worker[:own] }, :>, 50
@@ -92,6 +91,7 @@ class InterruptionTest < ExperimentTest
   # One last interrupt may still have been under way when the thread ended.
   def join_interrupted(worker)
     worker.report_on_exception = false
+    worker[:stop] = true
     worker.join
   rescue IOError
     nil
