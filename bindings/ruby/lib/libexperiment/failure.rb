@@ -44,7 +44,7 @@ module AmplitudeExperiment
       @retry_after = Native.exp_error_retry_after_millis(error).nonzero?&.fdiv(1000)
       phase = Native.exp_error_phase(error)
       @phase = Native::PHASES[phase] unless phase.negative?
-      @timings = Native.timings(:exp_error_phase_micros, error)
+      @timings = Native.timings { |number| Native.exp_error_phase_micros(error, number) }
       @retryable = Native.exp_error_is_retryable(error) == 1
       @connection_reused = Native.exp_error_connection_reused(error) == 1
       self

@@ -9,7 +9,7 @@ module AmplitudeExperiment
   # @api private
   module Log
     @loggers = {}
-    @last_number = 0
+    @lock = Mutex.new
 
     SEVERITIES = { Native::LOG_ERROR => ::Logger::ERROR, Native::LOG_WARN => ::Logger::WARN,
                    Native::LOG_INFO => ::Logger::INFO, Native::LOG_DEBUG => ::Logger::DEBUG }.freeze
@@ -21,7 +21,7 @@ module AmplitudeExperiment
         level = level_of(logger)
         return if level == Native::LOG_ERROR
 
-        number = @last_number += 1
+        number = Object.new.object_id
         @loggers[number] = logger
         Native.exp_config_set_log_callback(native_config, callback, FFI::Pointer.new(number), nil, level)
         number
@@ -47,8 +47,10 @@ module AmplitudeExperiment
 
       # One for all, never collected. What it is called with tells whose line it is.
       def callback
-        @callback ||= FFI::Function.new(:void, %i[pointer int pointer size_t]) do |number, level, message, length|
-          write(number.address, level, Native.text(message, length))
+        @lock.synchronize do
+          @callback ||= FFI::Function.new(:void, %i[pointer int pointer size_t]) do |number, level, message, length|
+            write(number.address, level, Native.text(message, length))
+          end
         end
       end
 

@@ -139,12 +139,14 @@ module AmplitudeExperiment
       text.encoding == Encoding::BINARY ? text : text.encode(Encoding::UTF_8)
     end
 
-    # Seconds by phase, of those in which time was spent.
-    def self.timings(function, object)
-      PHASES.each_with_index.with_object({}) do |(phase, number), seconds|
-        micros = public_send(function, object, number)
-        seconds[phase] = micros / 1e6 if micros.positive?
-      end.freeze
+    # Seconds by phase, of those in which time was spent. The block tells a phase's microseconds.
+    def self.timings
+      seconds = {}
+      PHASES.each_with_index do |phase, number|
+        micros = yield number
+        seconds[phase] = micros / 1e6 unless micros.zero?
+      end
+      seconds.freeze
     end
 
     # An object that is freed when nobody refers to it any more. Freeing never blocks, so the garbage

@@ -1,9 +1,10 @@
 # frozen_string_literal: true
 
 module AmplitudeExperiment
-  # The pointers through which the library hands out what then has to be freed, for one call at a time.
+  # The places through which the library hands out what then has to be freed. Each is written once, then all
+  # are cleared.
   #
-  # What it handed out is here and nowhere else: whoever is interrupted (Thread#kill, Timeout) between any
+  # What was handed out is here and nowhere else: whoever is interrupted (Thread#kill, Timeout) between any
   # two lines leaves nothing behind that `clear` would not find. It also spares each fetch five objects
   # with finalisers.
   # @api private
@@ -16,37 +17,30 @@ module AmplitudeExperiment
       @places = POSITIONS.transform_values { |position| @memory + position }
     end
 
-    # Where the library shall write; what is there is freed.
-    def at(name)
-      self[name] = nil
-      @places[name]
-    end
+    # Where the library shall write.
+    def at(name) = @places.fetch(name)
 
     def [](name)
-      @memory.get_pointer(POSITIONS[name])
+      @memory.get_pointer(POSITIONS.fetch(name))
     end
 
     # For what a function returns instead of writing it.
     def []=(name, pointer)
-      free(take(name))
-      @memory.put_pointer(POSITIONS[name], pointer)
+      @memory.put_pointer(POSITIONS.fetch(name), pointer)
     end
 
     # Gives the object away: whoever takes it frees it.
     def take(name)
       pointer = self[name]
-      @memory.put_pointer(POSITIONS[name], nil)
+      self[name] = nil
       pointer
     end
 
+    # Frees all that is here. The places are empty before: nothing can be freed twice.
     def clear
-      NAMES.each { |name| free(take(name)) }
-    end
-
-    private
-
-    def free(pointer)
-      Native.exp_free(pointer) unless pointer.null?
+      pointers = @memory.read_array_of_pointer(NAMES.size)
+      @memory.clear
+      pointers.each { |pointer| Native.exp_free(pointer) unless pointer.null? }
     end
   end
   private_constant :Outs

@@ -33,7 +33,7 @@ module AmplitudeExperiment
     # @api private
     def read(native)
       @attempts = Native.exp_variants_attempts(native)
-      @timings = Native.timings(:exp_variants_phase_micros, native)
+      @timings = Native.timings { |number| Native.exp_variants_phase_micros(native, number) }
       @connection_reused = Native.exp_variants_connection_reused(native) == 1
       json = Native.text(Native.exp_variants_json(native), Native.exp_variants_json_length(native))
       # The library has bounded the depth.
