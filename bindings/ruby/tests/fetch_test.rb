@@ -13,6 +13,12 @@ class FetchTest < ExperimentTest
     assert_nil variants.error
   end
 
+  def test_variants_can_be_kept_in_a_cache
+    variants = client({}).fetch_v2(User.new(user_id: 'u'))
+    kept = Marshal.load(Marshal.dump(variants))
+    assert_equal [variants, 1, variants.timings], [kept, kept.attempts, kept.timings]
+  end
+
   def test_a_connection_is_used_again
     client = client(VARIANT)
     client.fetch_v2(nil)

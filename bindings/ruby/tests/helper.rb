@@ -4,7 +4,6 @@ require 'minitest/autorun'
 require 'securerandom'
 require 'stringio'
 require 'timeout'
-require 'libexperiment'
 require_relative 'mock'
 
 # What the tests share. What a busy machine may add to a bound is GRACE, in seconds.

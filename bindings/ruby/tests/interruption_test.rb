@@ -77,6 +77,7 @@ class InterruptionTest < ExperimentTest
   def test_answers_are_never_crossed_by_interrupts_at_any_moment
     client = client({}, connection_pool_max_size: 4)
     failures = Thread::Queue.new
+    descriptors = Dir.children('/proc/self/fd').size
     workers = Array.new(4) { Thread.new { fetch_interrupted(client, failures) } }
     eventually('fetches') { workers.all? { |worker| worker[:own].to_i > 5 } }
     ends = now + 2
@@ -86,6 +87,7 @@ class InterruptionTest < ExperimentTest
     assert_operator workers.sum { |worker| worker[:own] }, :>, 50
     assert_operator workers.sum { |worker| worker[:interrupted] }, :>, 50
     assert_own_answers(client, 20)
+    assert_operator Dir.children('/proc/self/fd').size - descriptors, :<, 30
   end
 
   # One last interrupt may still have been under way when the thread ended.

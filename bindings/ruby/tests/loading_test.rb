@@ -22,6 +22,12 @@ class LoadingTest < ExperimentTest
     assert_equal File.realpath(ENV.fetch('EXPERIMENT_LIBRARY')), output.chomp
   end
 
+  def test_a_gem_without_its_copy_takes_the_systems
+    directory = File.dirname(ENV.fetch('EXPERIMENT_LIBRARY'))
+    output, = run_ruby(LOAD, 'EXPERIMENT_LIBRARY' => nil, 'LD_LIBRARY_PATH' => directory)
+    assert_equal File.realpath(ENV.fetch('EXPERIMENT_LIBRARY')), output.chomp
+  end
+
   def test_nothing_else_is_tried_when_the_named_one_is_not_there
     output, status = run_ruby(LOAD, 'EXPERIMENT_LIBRARY' => '/no/such/libexperiment.so')
     refute_predicate status, :success?

@@ -2,6 +2,7 @@
 
 require 'json'
 require 'open3'
+require 'libexperiment'
 
 # The mock of the evaluation service, steered by its standard input: tests/mock/README.md.
 class Mock
