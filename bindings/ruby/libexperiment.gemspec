@@ -13,7 +13,6 @@ Gem::Specification.new do |spec|
   spec.licenses = ['MIT', 'Apache-2.0']
   spec.platform = Gem::Platform.local
   spec.required_ruby_version = '>= 3.1'
-  # Earlier ones lose callbacks after a fork.
   spec.add_runtime_dependency 'ffi', '>= 1.15', '< 2'
   spec.files = Dir.chdir(__dir__) { Dir['lib/**/*.{rb,so}', 'sig/**/*.rbs', 'README.md', 'LICENSE-*'] }
   spec.metadata['rubygems_mfa_required'] = 'true'

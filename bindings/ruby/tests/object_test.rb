@@ -37,7 +37,7 @@ class ObjectTest < ExperimentTest
   def resident_kib = File.read('/proc/self/status')[/VmRSS:\s+(\d+)/, 1].to_i
 
   def test_a_logger_gets_what_its_level_asks_for
-    { debug: 'DEBUG [Experiment] fetch: 1 variants', warn: 'WARN [Experiment] the answer held 1 entries' }
+    { debug: 'DEBUG [Experiment] fetch: 1 variants', warn: 'WARN [Experiment] answers held 1 entries' }
       .each do |level, line|
         log = StringIO.new
         format = ->(severity, _, _, message) { "#{severity} #{message}\n" }
@@ -76,6 +76,48 @@ class ObjectTest < ExperimentTest
     logger = Logger.new(StringIO.new, formatter: ->(*) { sleep(0.2) && '' })
     threads = Array.new(4) { Thread.new { client(VARIANT, logger:).fetch_v2!(nil).size } }
     assert_within(1.5) { assert_equal [1] * 4, threads.map(&:value) }
+  end
+
+  # Ruby's threads submit, cancel, free and close at once, and log everything.
+  def test_clients_that_come_and_go_under_load_never_lock_up
+    source = <<~RUBY
+      require 'libexperiment'
+      include AmplitudeExperiment
+      logger = Logger.new(StringIO.new, level: :debug)
+      workers = Array.new(8) do
+        Thread.new do
+          20.times do
+            config = RemoteEvaluationConfig.new(server_url: #{play({}).inspect}, logger:, connection_pool_max_size: 2)
+            client = RemoteEvaluationClient.new('key', config)
+            pendings = Array.new(10) { client.fetch_async_v2(nil) }
+            pendings.each_slice(2) { |one, _| one.cancel }
+            5.times { client.fetch_v2!(nil) }
+            GC.start if rand(4).zero?
+            client.close(rand(3)) if rand(2).zero?
+            pendings.each(&:join)
+          end
+        end
+      end
+      workers.each(&:join)
+      puts 'end'
+    RUBY
+    output, status = run_ruby("require 'stringio'; #{source}")
+    assert_predicate status, :success?, output
+    assert_equal "end\n", output
+  end
+
+  # A signal handler may fetch, but not wait for locks.
+  def test_a_signal_handler_fetches
+    client = client(VARIANT)
+    got = []
+    before = trap('USR1') { got << client.fetch_v2!(nil).keys }
+    Process.kill('USR1', Process.pid)
+    eventually('a fetch') { got == [%w[flag]] }
+    trap('USR1') { got << assert_raises(ThreadError) { client.fetch_async_v2(nil) } }
+    Process.kill('USR1', Process.pid)
+    eventually('a refusal') { got.size == 2 }
+  ensure
+    trap('USR1', before)
   end
 
   # Blocks that are still to be called are not; nothing hangs.

@@ -10,10 +10,10 @@ module AmplitudeExperiment
     def initialize(api_key, config = nil)
       config ||= RemoteEvaluationConfig.new
       @retries = config.fetch_retries
-      @logger = logger_of(config)
-      @native = NativeClient.new(api_key, config.to_native, @logger)
+      @native = NativeClient.new(api_key, config.to_native)
       @closed = false
-      warn_of_connect_timeout(config)
+      @log = Log.new(config)
+      @log.settings(config)
     end
 
     # Fetches all variants of a user, default ones too.
@@ -104,29 +104,24 @@ module AmplitudeExperiment
 
     private
 
-    def logger_of(config)
-      logger = config.logger || ::Logger.new($stdout, level: ::Logger::ERROR)
-      logger.level = ::Logger::DEBUG if config.debug
-      logger
-    end
-
-    def warn_of_connect_timeout(config)
-      return unless config.connect_timeout_millis&.< config.fetch_timeout_millis
-
-      @logger.warn('[Experiment] connect_timeout_millis has no effect: fetch_timeout_millis bounds connecting as well')
-    end
-
     # @return [Variants, Failure]
     def outcome_of(user, options, deployed: false)
-      @native.fetch(User.json_of(user), options, deployed:)
+      outcome = @native.fetch(json_of(user), options, deployed:)
+      @log.fetch(outcome, @native)
+      outcome
     end
 
     def start(user, options, deployed:, callback:)
-      pending = Pending.new(deployed:, settle: method(:settle), callback: callback && teller(user, callback))
-      failure = @native.start(pending, User.json_of(user), options)
+      tell = teller(user, callback)
+      pending = Pending.new(deployed:, settle: method(:settle), tell:, own_thread: !callback.nil?)
+      failure = @native.start(pending, json_of(user), options)
       raise failure if failure
 
       pending
+    end
+
+    def json_of(user)
+      User.json_of(user).tap { |json| @log.user(json) }
     end
 
     # By the table "What comes back".
@@ -138,20 +133,25 @@ module AmplitudeExperiment
     end
 
     def nothing_for(failure)
-      @logger.error("[Experiment] no variants: #{failure.message}")
+      @log.no_variants(failure)
       Variants.without(failure)
     end
 
-    # Calls the callback with an outcome.
+    # Tells of the outcome of an asynchronous fetch.
     def teller(user, callback)
       lambda do |outcome|
-        error = outcome if outcome.is_a?(Failure)
-        told = [user, error ? nothing_for(error) : outcome, error]
-        told.pop if callback.lambda? && callback.arity == 2
-        callback.call(*told)
-      rescue StandardError => e
-        @logger.error("[Experiment] the block of an asynchronous fetch failed: #{e.full_message(highlight: false)}")
+        @log.fetch(outcome, @native)
+        call(callback, user, outcome) if callback
       end
+    end
+
+    def call(callback, user, outcome)
+      error = outcome if outcome.is_a?(Failure)
+      told = [user, error ? nothing_for(error) : outcome, error]
+      told.pop if callback.lambda? && callback.arity == 2
+      callback.call(*told)
+    rescue StandardError => e
+      @log.raised(e)
     end
   end
 end

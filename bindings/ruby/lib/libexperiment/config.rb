@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require 'logger'
-
 module AmplitudeExperiment
   # The settings of a client, which copies them when it is made. Times are milliseconds.
   class RemoteEvaluationConfig
@@ -15,7 +13,7 @@ module AmplitudeExperiment
     DEFAULTS = {
       # Whether everything is logged; sets the logger's level to DEBUG, as the vendor's gem does.
       debug: false,
-      # A Logger, or what quacks like one; nil: standard output, errors only. Its level is read once.
+      # A Logger, or what quacks like one; nil: standard output, errors only.
       logger: nil,
       # http(s)://host[:port][/base/path]; another than the default wins over the zone.
       server_url: DEFAULT_SERVER_URL,

@@ -1,65 +1,88 @@
 # frozen_string_literal: true
 
+require 'logger'
+
 module AmplitudeExperiment
-  # Brings the library's log lines to Ruby loggers.
+  # What a client writes into its logger, on the thread whose fetch it is: tags of a request are on its lines.
   #
-  # They come from threads that are not Ruby's, so ffi runs them on a thread of its own, and the library's
-  # waits for that. No Ruby thread waits for the library with the GVL in its hands, so this cannot lock up.
-  # Still, loggers that want errors only are not connected: those come as exceptions anyway.
+  # The library has a log callback, too. It is not used: it comes from threads that are not Ruby's, which ffi
+  # hands over to one of its own. A fetch would wait for that, and with ffi before 1.17.1 a fork at that moment
+  # crashes the child.
   # @api private
-  module Log
-    @loggers = {}
-    @lock = Mutex.new
+  class Log
+    # What the service's cache takes.
+    CACHEABLE_USER_BYTES = 8_000
 
-    SEVERITIES = { Native::LOG_ERROR => ::Logger::ERROR, Native::LOG_WARN => ::Logger::WARN,
-                   Native::LOG_INFO => ::Logger::INFO, Native::LOG_DEBUG => ::Logger::DEBUG }.freeze
+    # Seconds between two looks for entries that were left out.
+    LOOK_EVERY = 1
 
-    class << self
-      # Connects settings with a logger.
-      # @return [Integer, nil] the connection's number, to end it with
-      def connect(native_config, logger)
-        level = level_of(logger)
-        return if level == Native::LOG_ERROR
+    # @param config [RemoteEvaluationConfig]
+    def initialize(config)
+      @logger = config.logger || Logger.new($stdout, level: Logger::ERROR)
+      @logger.level = Logger::DEBUG if config.debug
+      @skipped = 0
+      @next_look = 0
+    end
 
-        number = Object.new.object_id
-        @loggers[number] = logger
-        Native.exp_config_set_log_callback(native_config, callback, FFI::Pointer.new(number), nil, level)
-        number
+    def settings(config)
+      return unless config.connect_timeout_millis&.< config.fetch_timeout_millis
+
+      write(Logger::WARN) { 'connect_timeout_millis has no effect: fetch_timeout_millis bounds connecting as well' }
+    end
+
+    # Warns once of a user that is too large.
+    def user(json)
+      return if @warned_of_size || json.bytesize <= CACHEABLE_USER_BYTES
+
+      @warned_of_size = true
+      write(Logger::WARN) do
+        "a user of #{json.bytesize} bytes cannot be cached by the service, whose limit is #{CACHEABLE_USER_BYTES}; " \
+          'later ones are not reported'
       end
+    end
 
-      # Lines that are still on their way are dropped.
-      def disconnect(number)
-        @loggers.delete(number)
+    # @param outcome [Variants, Failure]
+    # @param native [NativeClient] which counts what it left out
+    def fetch(outcome, native)
+      failed = outcome.is_a?(Failure)
+      write(failed ? Logger::WARN : Logger::DEBUG) do
+        "fetch: #{failed ? outcome.message : "#{outcome.size} variants"} (#{outcome.attempts} attempts, " \
+          "#{(outcome.timings.values.sum * 1_000).round} ms)"
       end
+      look_for_skipped(native) unless failed
+    end
 
-      # The thread on which ffi runs callbacks is lost in a fork. Making a callback, any, starts it anew.
-      def revive
-        FFI::Function.new(:void, []) { nil } if @callback
-      end
+    # An error of which empty variants were made.
+    def no_variants(failure)
+      write(Logger::ERROR) { "no variants: #{failure.message}" }
+    end
 
-      def write(number, level, message)
-        @loggers[number]&.add(SEVERITIES.fetch(level), "[Experiment] #{message}")
-      rescue StandardError => e
-        warn "AmplitudeExperiment: the logger failed: #{e.message} (#{e.class})"
-      end
+    # What the block of an asynchronous fetch raised.
+    def raised(error)
+      write(Logger::ERROR) { "the block of an asynchronous fetch failed: #{error.full_message(highlight: false)}" }
+    end
 
-      private
+    private
 
-      # One for all, never collected. What it is called with tells whose line it is.
-      def callback
-        @lock.synchronize do
-          @callback ||= FFI::Function.new(:void, %i[pointer int pointer size_t]) do |number, level, message, length|
-            write(number.address, level, Native.text(message, length))
-          end
-        end
-      end
+    # Entries of answers are counted by the library, but not by answer. Reading its counters takes as long as
+    # a tenth of a fetch.
+    def look_for_skipped(native)
+      now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      return if now < @next_look || !@logger.warn?
 
-      def level_of(logger)
-        return Native::LOG_DEBUG if logger.debug?
-        return Native::LOG_INFO if logger.info?
+      @next_look = now + LOOK_EVERY
+      known = @skipped
+      @skipped = native.entries_skipped
+      return unless @skipped > known
 
-        logger.warn? ? Native::LOG_WARN : Native::LOG_ERROR
-      end
+      write(Logger::WARN) { "answers held #{@skipped - known} entries that are no variants; they are left out" }
+    end
+
+    # A logger that fails must not change what a fetch came to.
+    def write(severity)
+      @logger.add(severity) { "[Experiment] #{yield}" }
+    rescue StandardError => e
+      warn "AmplitudeExperiment: the logger failed: #{e.message} (#{e.class})"
     end
   end
   private_constant :Log

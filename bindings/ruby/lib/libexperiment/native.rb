@@ -14,10 +14,6 @@ module AmplitudeExperiment
     CANCELED = 7
 
     UNSET = -1
-    LOG_ERROR = 1
-    LOG_WARN = 2
-    LOG_INFO = 3
-    LOG_DEBUG = 4
     METRICS_JSON = 0
     METRICS_OPENMETRICS = 1
     ZONES = { 'US' => 0, 'EU' => 1 }.freeze
@@ -59,7 +55,6 @@ module AmplitudeExperiment
 
     attach_function :exp_config_new, [], :pointer
     attach_function :exp_config_worst_case_millis, [:pointer], :uint64
-    attach_function :exp_config_set_log_callback, %i[pointer pointer pointer pointer int32], :int
 
     # The settings that are one value each, and in which type the library takes them.
     SETTINGS = {

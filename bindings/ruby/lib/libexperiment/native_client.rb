@@ -6,25 +6,15 @@ module AmplitudeExperiment
   class NativeClient
     # @param api_key [String]
     # @param config [FFI::Pointer] an exp_config
-    # @param logger [Logger] who gets the library's lines
-    def initialize(api_key, config, logger)
+    def initialize(api_key, config)
       outs = Outs.new
       key = Native.utf8(api_key.to_s)
-      connection = Log.connect(config, logger)
       status = Native.exp_client_new_n(key, key.bytesize, config, outs.at(:client), outs.at(:error))
       raise Failure.from(outs[:error]) unless status == Native::OK
 
-      @native = FFI::AutoPointer.new(outs.take(:client), NativeClient.releaser(connection))
+      @native = Native.owned(outs.take(:client))
     ensure
       outs&.clear
-    end
-
-    # Knows nothing of the object whose pointer it frees: else that would never be collected.
-    def self.releaser(connection)
-      lambda do |native|
-        Native.exp_free(native)
-        Log.disconnect(connection)
-      end
     end
 
     # Takes what has arrived in the outs.
@@ -77,6 +67,11 @@ module AmplitudeExperiment
       Native.text(Native.exp_text_value(outs[:text]), Native.exp_text_length(outs[:text]))
     ensure
       outs&.clear
+    end
+
+    # @return [Integer] entries of all answers that were no variants
+    def entries_skipped
+      metrics(Native::METRICS_OPENMETRICS)[/^experiment_entries_skipped_total (\d+)/, 1].to_i
     end
 
     private

@@ -6,12 +6,14 @@ module AmplitudeExperiment
   class Pending
     # @param deployed [Boolean] whether only deployed variants that are no default are wanted
     # @param settle [#call] makes of an outcome what `value` returns or raises
-    # @param callback [#call, nil] is given the outcome
+    # @param tell [#call] is given the outcome, once
+    # @param own_thread [Boolean] whether that may take long
     # @api private
-    def initialize(deployed:, settle:, callback:)
+    def initialize(deployed:, settle:, tell:, own_thread:)
       @deployed = deployed
       @settle = settle
-      @callback = callback
+      @tell = tell
+      @own_thread = own_thread
       @pid = Process.pid
       @lock = Mutex.new
       @over = ConditionVariable.new
@@ -58,13 +60,13 @@ module AmplitudeExperiment
     # @api private
     def ended(outs)
       @outcome = NativeClient.take(outs, deployed: @deployed)
-      @callback ? Thread.new { call_back } : done
+      @own_thread ? Thread.new { tell } : tell
     end
 
     private
 
-    def call_back
-      @callback.call(@outcome)
+    def tell
+      @tell.call(@outcome)
     ensure
       done
     end

@@ -26,7 +26,6 @@ module AmplitudeExperiment
       @pid = Process.pid
       @idle = Thread::Queue.new
       @dispatcher = Dispatcher.new
-      Log.revive
     end
 
     # Lends an inbox to the block. An interrupted block's inbox is thrown away.
