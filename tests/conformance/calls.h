@@ -2,83 +2,14 @@
 #ifndef CALLS_H
 #define CALLS_H
 
-#include <cJSON.h>
 #include <experiment.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "json.h"
 
 #define API_KEY "conformance-key"
 enum { MOST_BYTES = 1 << 20 };
-
-static const cJSON *get(const cJSON *object, const char *name) {
-    return cJSON_GetObjectItemCaseSensitive(object, name);
-}
-
-static double number_of(const cJSON *object, const char *name, double if_absent) {
-    const cJSON *value = get(object, name);
-    return value ? value->valuedouble : if_absent;
-}
-
-static const char *text_of(const cJSON *object, const char *name, const char *if_absent) {
-    const cJSON *value = get(object, name);
-    return cJSON_IsString(value) ? value->valuestring : if_absent;
-}
-
-/* The text with everything that is `what` replaced; the caller frees it. */
-static char *replaced(const char *text, const char *what, const char *with) {
-    char *out = calloc(strlen(text) * (strlen(with) + 1) + 1, 1), *end = out;
-    while (*text) {
-        if (strncmp(text, what, strlen(what))) {
-            *end++ = *text++;
-        } else {
-            end = stpcpy(end, with);
-            text += strlen(what);
-        }
-    }
-    return out;
-}
-
-static void give_up(const char *why, const char *what) {
-    fprintf(stderr, "%s: %s\n", why, what);
-    exit(EXIT_FAILURE);
-}
-
-/* All cases of a file, for good. */
-static cJSON *read_cases(const char *path) {
-    char library[64], *text = calloc(MOST_BYTES + 1, 1), *with_library;
-    FILE *file = fopen(path, "rb");
-    size_t length = file ? fread(text, 1, MOST_BYTES, file) : 0;
-    snprintf(library, sizeof library, "libexperiment/%s", exp_version());
-    with_library = replaced(text, "{library}", library);
-    cJSON *cases = cJSON_Parse(with_library);
-    if (!length || !cases)
-        give_up("no cases in", path);
-    free(text), free(with_library), fclose(file);
-    return cases;
-}
-
-/* Whether every field is as expected; one that nobody knows never is. Names are in any case, as
- * those of headers. */
-static bool is_as_expected(const cJSON *expected, const cJSON *came) {
-    const cJSON *field, *part;
-    cJSON_ArrayForEach(field, expected) {
-        const cJSON *found = cJSON_GetObjectItem(came, field->string);
-        if (cJSON_IsArray(field) && cJSON_IsString(found)) {
-            cJSON_ArrayForEach(part, field) {
-                if (!strstr(found->valuestring, part->valuestring))
-                    return false;
-            }
-        } else if (!strcmp(field->string, "headers")) {
-            if (!is_as_expected(field, found))
-                return false;
-        } else if (cJSON_IsNull(field) ? found != NULL : !cJSON_Compare(field, found, true)) {
-            return false;
-        }
-    }
-    return true;
-}
 
 static uint64_t millis_of(const cJSON *value) {
     return cJSON_IsString(value) ? EXP_NO_LIMIT : (uint64_t)value->valuedouble;
@@ -131,16 +62,6 @@ static void choose(exp_fetch_options *options, const cJSON *value) {
         give_up("an unknown option", value->string);
 }
 
-static void add_text(cJSON *object, const char *name, const char *text) {
-    if (text)
-        cJSON_AddStringToObject(object, name, text);
-}
-
-static void add_json(cJSON *object, const char *name, const char *json) {
-    if (json)
-        cJSON_AddItemToObject(object, name, cJSON_Parse(json));
-}
-
 static cJSON *came_as_variants(const exp_variants *variants) {
     cJSON *came = cJSON_CreateObject(), *flags = cJSON_AddObjectToObject(came, "variants");
     for (size_t i = 0; i < exp_variants_count(variants); i++) {
@@ -170,17 +91,18 @@ static cJSON *came_as_error(const exp_error *error) {
     return came;
 }
 
-static cJSON *came_as_request(const cJSON *request) {
-    cJSON *came = cJSON_CreateObject(), *headers = cJSON_AddObjectToObject(came, "headers");
-    const cJSON *pair;
-    cJSON_ArrayForEach(pair, get(request, "headers")) {
-        const char *name = pair->child->valuestring;
-        add_text(headers, name, pair->child->next->valuestring);
-    }
-    add_text(came, "method", text_of(request, "method", NULL));
-    add_text(came, "path", text_of(request, "path", NULL));
-    add_json(came, "body", text_of(request, "body", NULL));
-    return came;
+/* All cases of a file, for good. */
+static cJSON *read_cases(const char *path) {
+    char library[64], *text = calloc(MOST_BYTES + 1, 1), *with_library;
+    FILE *file = fopen(path, "rb");
+    size_t length = file ? fread(text, 1, MOST_BYTES, file) : 0;
+    snprintf(library, sizeof library, "libexperiment/%s", exp_version());
+    with_library = replaced(text, "{library}", library);
+    cJSON *cases = cJSON_Parse(with_library);
+    if (!length || !cases)
+        give_up("no cases in", path);
+    free(text), free(with_library), fclose(file);
+    return cases;
 }
 
 /* The settings of a case, for a server at this URL; the caller deletes them. */
@@ -228,8 +150,8 @@ static void told(void *user_data, exp_status status, const exp_variants *variant
         (outcome){status, exp_variants_retain(variants), exp_error_retain(error)};
 }
 
-static outcome fetch(way way, exp_client *client, const exp_user *user,
-                     const exp_fetch_options *options) {
+static outcome outcome_of(way way, exp_client *client, const exp_user *user,
+                          const exp_fetch_options *options) {
     outcome out = {EXP_OK, NULL, NULL}, started = out;
     exp_pending *pending = NULL;
     exp_completions *queue = exp_completions_new();
@@ -253,24 +175,56 @@ static outcome fetch(way way, exp_client *client, const exp_user *user,
     return started.status == EXP_OK ? out : started;
 }
 
-/* What the fetch of a step came to. */
-static cJSON *fetch_by(way way, exp_client *client, const cJSON *act, exp_cancel *cancel) {
+static void sleep_millis(double millis) {
+    struct timespec time = {(time_t)(millis / 1e3), (long)millis % 1000 * 1000000};
+    nanosleep(&time, NULL);
+}
+
+static double now_millis(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+typedef struct {
+    exp_cancel *cancel;
+    double after_millis;
+} cancellation;
+
+static void *cancel_later(void *data) {
+    cancellation *later = data;
+    sleep_millis(later->after_millis);
+    exp_cancel_fire(later->cancel);
+    return NULL;
+}
+
+/* What the fetch of a step came to, and after how long. */
+static cJSON *fetch_by(way way, exp_client *client, const cJSON *act) {
     char *json = cJSON_PrintUnformatted(get(act, "user"));
     exp_user *user = NULL;
     exp_fetch_options *options = exp_fetch_options_new();
+    exp_variants *deployed = NULL;
+    cancellation later = {exp_cancel_new(), number_of(act, "cancel_after_millis", -1)};
+    pthread_t canceler;
     const cJSON *option;
     if (json)
         exp_user_from_json(json, &user, NULL);
     cJSON_ArrayForEach(option, get(act, "options")) choose(options, option);
-    exp_fetch_options_set_cancel(options, cancel);
+    exp_fetch_options_set_cancel(options, later.cancel);
+    if (later.after_millis >= 0)
+        pthread_create(&canceler, NULL, cancel_later, &later);
 
-    outcome out = fetch(way, client, user, options);
-    exp_variants *deployed = NULL;
+    double began = now_millis();
+    outcome out = outcome_of(way, client, user, options);
+    double took = now_millis() - began;
     if (!strcmp(text_of(act, "fetch", "v2"), "deployed"))
         exp_variants_filter_deployed(out.variants, &deployed, NULL);
     cJSON *came = out.status != EXP_OK ? came_as_error(out.error)
                                        : came_as_variants(deployed ? deployed : out.variants);
-    exp_free(deployed), exp_free(out.variants), exp_free(out.error);
+    cJSON_AddNumberToObject(came, "millis", took);
+    if (later.after_millis >= 0)
+        pthread_join(canceler, NULL);
+    exp_free(deployed), exp_free(out.variants), exp_free(out.error), exp_free(later.cancel);
     exp_free(user), exp_free(options), free(json);
     return came;
 }

@@ -1,14 +1,13 @@
 /*
- * Runs the cases of tests/conformance in C: runner FILE…, with the mock service's output on
- * descriptor 3 and its input on 4. README.md has the format of the cases. What came is made JSON
- * and compared with what the case expects.
+ * Runs the cases of tests/conformance in C: `runner FILE…`. README.md has their format; calls.h
+ * makes the calls of the library, mock.h those of the mock service. What comes of them is JSON, and
+ * is compared with what the case expects.
  */
 #define _POSIX_C_SOURCE 200809L
-#include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "calls.h"
+#include "mock.h"
 
 /* Cases wait more than they work. */
 enum { THREADS = 4, MOST_AT_ONCE = 16, MOST_CASES = 1000 };
@@ -26,48 +25,19 @@ typedef struct {
     way way;
     exp_client *client;
     cJSON *log;
-    bool failed;
+    atomic_bool failed;
 } run;
 
 /* One step of it, or one of those made at once. */
 typedef struct {
     run *run;
     const cJSON *act;
-    exp_cancel *cancel;
 } step;
 
 static const cJSON *cases[MOST_CASES];
 static int count, excepted;
 static atomic_int next_case, failures;
-static FILE *orders, *answers;
-static pthread_mutex_t mock_lock = PTHREAD_MUTEX_INITIALIZER, run_lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* Gives the mock service an order, and returns its answer. */
-static cJSON *ask(const char *order, const cJSON *argument) {
-    static char *line;
-    static size_t size;
-    char *text = cJSON_PrintUnformatted(argument);
-    pthread_mutex_lock(&mock_lock);
-    fprintf(orders, "{\"%s\":%s}\n", order, text ? text : "{}");
-    fflush(orders);
-    cJSON *answer = getline(&line, &size, answers) > 0 ? cJSON_Parse(line) : NULL;
-    if (!answer || get(answer, "error"))
-        give_up("the mock service does not understand", order);
-    pthread_mutex_unlock(&mock_lock);
-    free(text);
-    return answer;
-}
-
-static void sleep_millis(double millis) {
-    struct timespec time = {(time_t)(millis / 1e3), (long)millis % 1000 * 1000000};
-    nanosleep(&time, NULL);
-}
-
-static double now_millis(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void expect(run *run, bool holds, const char *expected, const cJSON *came) {
     if (holds)
@@ -81,7 +51,7 @@ static void expect(run *run, bool holds, const char *expected, const cJSON *came
 
 static void check(run *run, const cJSON *expected, const cJSON *came) {
     char *text = cJSON_PrintUnformatted(expected);
-    expect(run, is_as_expected(expected, came), text ? text : "it not to happen", came);
+    expect(run, is_as_expected(expected, came), text ? text : "anything", came);
     expect(run, !strstr(text_of(came, "message", ""), API_KEY), "no API key", came);
     free(text);
 }
@@ -96,56 +66,40 @@ static void note(void *user_data, exp_log_level level, const char *message, size
     (void)length;
     add_text(line, "level", LEVELS[level]);
     add_text(line, "message", message);
-    pthread_mutex_lock(&run_lock);
+    pthread_mutex_lock(&log_lock);
     cJSON_AddItemToArray(((run *)user_data)->log, line);
-    pthread_mutex_unlock(&run_lock);
+    pthread_mutex_unlock(&log_lock);
 }
 
-static void *cancel_later(void *data) {
-    step *step = data;
-    sleep_millis(number_of(step->act, "cancel_after_millis", 0));
-    exp_cancel_fire(step->cancel);
-    return NULL;
-}
-
-static void fetch_and_check(step *step) {
-    pthread_t canceler;
-    const cJSON *act = step->act;
-    bool cancels = get(act, "cancel_after_millis");
-    step->cancel = exp_cancel_new();
-    double began = now_millis();
-    if (cancels)
-        pthread_create(&canceler, NULL, cancel_later, step);
-    cJSON *came = fetch_by(step->run->way, step->run->client, act, step->cancel);
-    cJSON_AddNumberToObject(came, "took", now_millis() - began);
-    double took = number_of(came, "took", 0);
-    expect(step->run, took <= number_of(act, "within_millis", 5000), "it sooner", came);
-    expect(step->run, took >= number_of(act, "not_before_millis", 0), "it later", came);
-    check(step->run, get(act, "gets"), came);
-    if (cancels)
-        pthread_join(canceler, NULL);
-    exp_free(step->cancel), cJSON_Delete(came);
+static void fetch(run *run, const cJSON *act) {
+    cJSON *came = fetch_by(run->way, run->client, act);
+    double took = number_of(came, "millis", -1);
+    expect(run, took <= number_of(act, "within_millis", 5000), "it sooner", came);
+    expect(run, took >= number_of(act, "not_before_millis", 0), "it later", came);
+    check(run, get(act, "gets"), came);
+    cJSON_Delete(came);
 }
 
 static void *take(void *data) {
-    step *step = data;
-    const cJSON *act = step->act;
-    check_fields(step->run, act, STEP_FIELDS);
+    run *run = ((step *)data)->run;
+    const cJSON *act = ((step *)data)->act;
+    check_fields(run, act, STEP_FIELDS);
     sleep_millis(number_of(act, "begins_after_millis", 0) + number_of(act, "sleep", 0));
     if (get(act, "close"))
-        exp_client_close(step->run->client, millis_of(get(act, "close")));
+        exp_client_close(run->client, millis_of(get(act, "close")));
     else if (!get(act, "sleep"))
-        fetch_and_check(step);
+        fetch(run, act);
     return NULL;
 }
 
-static void take_at_once(run *run, const cJSON *acts) {
+/* A step, or several at once. */
+static void take_all(run *run, const cJSON *acts) {
     pthread_t threads[MOST_AT_ONCE];
     step steps[MOST_AT_ONCE];
     int begun = 0;
-    const cJSON *act;
-    cJSON_ArrayForEach(act, acts) {
-        steps[begun] = (step){run, act, NULL};
+    const cJSON *act = cJSON_IsArray(acts) ? acts->child : acts;
+    for (; act && begun < MOST_AT_ONCE; act = act == acts ? NULL : act->next) {
+        steps[begun] = (step){run, act};
         pthread_create(&threads[begun], NULL, take, &steps[begun]);
         begun++;
     }
@@ -156,12 +110,11 @@ static void take_at_once(run *run, const cJSON *acts) {
 static void check_received(run *run, const cJSON *id) {
     cJSON *seen = ask("seen", id);
     const cJSON *came = get(seen, "requests")->child, *expected = get(run->test, "requests");
-    double total = number_of(seen, "requests_total", 0);
+    double arrived = number_of(seen, "requests_total", 0), count = cJSON_GetArraySize(expected);
     double accepted = number_of(seen, "connections_accepted", 0);
-    bool as_many = number_of(run->test, "connections", accepted) == accepted;
-    expect(run, as_many, "another number of connections", seen);
-    as_many = !expected || cJSON_GetArraySize(expected) == total;
-    expect(run, as_many, "another number of requests", seen);
+    expect(run, !expected || arrived == count, "another number of requests", seen);
+    expect(run, number_of(run->test, "connections", accepted) == accepted, "other connections",
+           seen);
     for (expected = expected ? expected->child : NULL; expected && came; came = came->next) {
         cJSON *request = came_as_request(came);
         check(run, expected, request);
@@ -182,22 +135,14 @@ static void check_log(run *run) {
 }
 
 static void play(run *run) {
-    const cJSON *server = get(run->test, "server"), *act;
+    const cJSON *server = get(run->test, "server"), *creation = get(run->test, "creation"), *step;
     bool is_script = !cJSON_IsString(server);
     cJSON *played = ask(is_script ? "play" : server->valuestring, is_script ? server : NULL);
     cJSON *settings = settings_of(run->test, text_of(played, "url", "")), *error = NULL;
     run->client = make_client(settings, note, run, &error);
-    if (run->client) {
-        expect(run, !get(run->test, "creation"), "no client", NULL);
-        cJSON_ArrayForEach(act, get(run->test, "steps")) {
-            if (cJSON_IsArray(act))
-                take_at_once(run, act);
-            else
-                take(&(step){run, act, NULL});
-        }
-    } else {
-        check(run, get(run->test, "creation"), error);
-    }
+    expect(run, !run->client == !!creation, "a client, or none", error);
+    check(run, creation, error);
+    cJSON_ArrayForEach(step, get(run->test, "steps")) take_all(run, step);
     if (is_script)
         check_received(run, get(played, "id"));
     if (get(played, "id"))
@@ -239,11 +184,7 @@ static void add_cases(const char *path) {
 
 int main(int argc, char **argv) {
     pthread_t threads[THREADS];
-    answers = fdopen(3, "r"), orders = fdopen(4, "w");
-    if (!answers || !orders)
-        give_up("not open", "descriptors 3 and 4");
-    while (getc(answers) > '\n') // where the service is that the mock begins with
-        ;
+    open_mock();
     while (--argc)
         add_cases(*++argv);
     for (int i = 0; i < THREADS; i++)
