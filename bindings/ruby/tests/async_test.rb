@@ -56,6 +56,16 @@ class AsyncTest < ExperimentTest
     assert_equal [%w[flag]] * 2, inner.map(&:keys)
   end
 
+  def test_a_block_that_waits_for_its_own_fetch_is_told
+    told = Thread::Queue.new
+    pending = nil
+    pending = client({ answers: [{ delay_millis: 50, json: {} }] }).fetch_async_v2(nil) do
+      told << assert_raises(ThreadError) { pending.value }
+    end
+    assert_within(0.1) { pending.join }
+    assert_match(/its own fetch/, told.pop.message)
+  end
+
   def test_join_waits_no_longer_than_told
     pending = client(STALLED, fetch_timeout_millis: 5_000).fetch_async_v2(nil)
     assert_nil(assert_within(0.1) { pending.join(0.1) })

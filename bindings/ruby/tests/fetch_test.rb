@@ -139,6 +139,12 @@ class FetchTest < ExperimentTest
     end
   end
 
+  def test_a_setting_that_is_nil_is_the_librarys_default
+    settings = RemoteEvaluationConfig::DEFAULTS.keys.difference(%i[debug logger server_url]).to_h { |name| [name, nil] }
+    assert_empty client({ answers: [{ status: 503 }] }, **settings).fetch_v2(nil)
+    assert_equal 20_000, RemoteEvaluationConfig.new(**settings).worst_case_millis
+  end
+
   def test_an_api_key_must_be_there
     [nil, '', "a\nb"].each { |key| assert_raises(ArgumentError) { RemoteEvaluationClient.new(key) } }
   end

@@ -9,7 +9,7 @@ module AmplitudeExperiment
     # @raise [InvalidArgumentError] the key or a setting is not what it must be
     def initialize(api_key, config = nil)
       config ||= RemoteEvaluationConfig.new
-      @retries = config.fetch_retries
+      @retries = config.fetch_retries || 0
       @native = NativeClient.new(api_key, config.to_native)
       @closed = false
       @log = Log.new(config)

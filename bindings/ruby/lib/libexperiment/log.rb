@@ -25,7 +25,9 @@ module AmplitudeExperiment
     end
 
     def settings(config)
-      return unless config.connect_timeout_millis&.< config.fetch_timeout_millis
+      connect = config.connect_timeout_millis
+      fetch = config.fetch_timeout_millis
+      return unless connect.is_a?(Numeric) && fetch && connect < fetch
 
       write(Logger::WARN) { 'connect_timeout_millis has no effect: fetch_timeout_millis bounds connecting as well' }
     end

@@ -29,11 +29,12 @@ module AmplitudeExperiment
     #
     # @param limit [Numeric, nil] seconds; nil: as long as it takes
     # @return [Pending, nil] nil if the limit came first
+    # @raise [ThreadError] it is its own block that waits
     def join(limit = nil)
+      raise ThreadError, 'a block cannot wait for its own fetch' if @telling == Thread.current
       return self if forked?
 
-      ends = limit ? now + limit : Float::INFINITY
-      @lock.synchronize { @over.wait(@lock, limit && [ends - now, 0].max) until @done || now >= ends }
+      wait(limit)
       self if @done
     end
 
@@ -41,6 +42,7 @@ module AmplitudeExperiment
     #
     # @return [Variants]
     # @raise [Failure]
+    # @raise (see #join)
     def value
       join
       @settle.call(forked? ? Failure.of(Native::CANCELED, 'the fetch is that of the process that forked') : @outcome)
@@ -65,9 +67,16 @@ module AmplitudeExperiment
 
     private
 
+    def wait(limit)
+      ends = limit ? now + limit : Float::INFINITY
+      @lock.synchronize { @over.wait(@lock, limit && [ends - now, 0].max) until @done || now >= ends }
+    end
+
     def tell
+      @telling = Thread.current
       @tell.call(@outcome)
     ensure
+      @telling = nil
       done
     end
 
