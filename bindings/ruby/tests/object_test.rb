@@ -16,8 +16,9 @@ class ObjectTest < ExperimentTest
   end
 
   def test_a_client_that_nobody_refers_to_is_freed
-    Array.new(20) { client(VARIANT).tap { |client| client.fetch_v2(nil) } }
-    eventually('connections closed') { GC.start || open_services <= 2 } # The stack may still hold one.
+    # Made on a thread that ends: what is left on a stack would keep them.
+    Thread.new { 20.times { client(VARIANT).fetch_v2(nil) } }.join
+    eventually('connections closed') { GC.start || open_services <= 2 }
   end
 
   def open_services = @services.count { |id| MOCK.seen(id)['connections_open'] == 1 }
@@ -52,6 +53,15 @@ class ObjectTest < ExperimentTest
     log = StringIO.new
     client({ answers: [{ status: 503 }] }, logger: Logger.new(log, level: Logger::ERROR)).fetch_v2(nil)
     assert_match(/ERROR.*no variants: .*503/, log.string)
+  end
+
+  def test_lines_are_written_by_the_thread_that_fetches_and_have_nothing_of_the_user_or_the_key
+    lines = []
+    format = ->(_, _, _, line) { (lines << [Thread.current, line]) && '' }
+    client = client({ answers: [{ status: 400 }] }, debug: true, logger: Logger.new(StringIO.new, formatter: format))
+    assert_raises(FetchError) { client.fetch_v2(User.new(user_id: 'ada@company.com')) }
+    assert_equal [Thread.current], lines.map(&:first)
+    refute_match(/ada|key/, lines.first.last)
   end
 
   def test_debug_turns_the_logger_up
