@@ -1,0 +1,84 @@
+# frozen_string_literal: true
+
+require_relative 'helper'
+
+# A client works on in the parent and in children, and no answer goes to the wrong one.
+class ForkTest < ExperimentTest
+  def test_parent_and_child_get_their_own_answers_at_the_same_time
+    client = client({}, connection_pool_max_size: 2)
+    assert_own_answers(client, 5)
+    children = Array.new(2) { in_child { own_answers(client, 200) } }
+    assert_equal 200, own_answers(client, 200)
+    children.each { |child, result| assert_equal 200, wait_for_child(child, result) }
+    assert_own_answers(client, 5)
+  end
+
+  def own_answers(client, count)
+    Array.new(4) { Thread.new { Array.new(count / 4) { own_answer?(client) } } }.flat_map(&:value).count(true)
+  end
+
+  def own_answer?(client)
+    user, nonce = somebody
+    client.fetch_v2!(user)['demo-nonce'].payload == nonce
+  end
+
+  def test_a_child_forked_while_threads_fetch_fetches_too
+    client = client({ answers: [{ delay_millis: 5, json: { flag: {} } }] }, debug: true)
+    fetching = Array.new(4) { Thread.new { loop { client.fetch_v2!(nil) } } }
+    eventually('fetches') { seen['requests_total'] > 4 }
+    30.times { assert_equal(%w[flag], wait_for_child(*in_child { client.fetch_v2!(nil).keys })) }
+    fetching.each { |thread| assert_predicate thread.kill, :join }
+  end
+
+  def test_a_child_fetches_asynchronously
+    client = client(VARIANT)
+    client.fetch_async_v2(nil).value
+    told = wait_for_child(*in_child do
+      told = []
+      client.fetch_async_v2(nil) { |_, variants| told << variants.keys }.value
+      told
+    end)
+    assert_equal [%w[flag]], told
+  end
+
+  def test_a_fetch_of_the_parent_is_canceled_in_the_child_alone
+    client = client({ answers: [{ delay_millis: 300, json: { flag: {} } }] })
+    told = 0
+    pending = client.fetch_async_v2(nil) { told += 1 }
+    in_the_child = wait_for_child(*in_child do
+      pending.join
+      pending.cancel
+      [assert_raises(FetchError) { pending.value }.status, pending.alive?, told]
+    end)
+    assert_equal ['EXP_ERR_CANCELED', false, 0], in_the_child
+    assert_equal %w[flag], pending.value.keys
+    assert_equal 1, told
+  end
+
+  def test_a_child_logs
+    log = StringIO.new
+    client = client({}, logger: Logger.new(log, level: Logger::DEBUG))
+    client.fetch_v2!(nil)
+    lines = wait_for_child(*in_child do
+      log.truncate(0)
+      Timeout.timeout(5) { client.fetch_v2!(nil) }
+      log.string
+    end)
+    assert_includes lines, '[Experiment] fetch: 4 variants'
+  end
+
+  def test_a_child_collects_what_it_inherited
+    client = client({})
+    assert_own_answers(client, 1)
+    parent = client
+    child, result = in_child do
+      client = nil
+      parent = nil
+      GC.start
+      own = RemoteEvaluationClient.new('key', RemoteEvaluationConfig.new(server_url: @service['url'], logger: quiet))
+      own_answers(own, 4)
+    end
+    assert_equal 4, wait_for_child(child, result)
+    assert_own_answers(parent, 5)
+  end
+end
