@@ -55,7 +55,8 @@ impl Failure {
 const CUT: &str = "its body was cut: the connection ended before it was complete";
 
 fn timed_out(phase: Phase, timeout: Duration, server: &str) -> Error {
-    let bound = timeout.as_millis();
+    // To the nearest: what a deadline of 150 ms leaves is a few microseconds less.
+    let bound = (timeout + Duration::from_micros(500)).as_millis();
     Error::timeout(
         phase,
         format!("no complete answer from {server} within {bound} ms: {}", phase.activity()),
