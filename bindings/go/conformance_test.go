@@ -1,0 +1,226 @@
+package experiment
+
+// Runs the cases that every language runs; see tests/conformance/README.md.
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+type conformanceCase struct {
+	Name, Why   string
+	Client      map[string]any
+	Server      json.RawMessage
+	Creation    *expected
+	Steps       []steps
+	Requests    []expectedRequest
+	Connections *int
+	Logs        []struct {
+		Level   string
+		Message []string
+	}
+	Except map[string]string
+}
+
+// steps are made at once.
+type steps []step
+
+type step struct {
+	Close, Sleep *int
+	User         *User
+	Options      struct {
+		TracksAssignment *bool    `json:"tracks_assignment"`
+		TracksExposure   *bool    `json:"tracks_exposure"`
+		FlagKeys         []string `json:"flag_keys"`
+		DeadlineMillis   *int     `json:"deadline_millis"`
+	}
+	Fetch             string
+	BeginsAfterMillis int  `json:"begins_after_millis"`
+	CancelAfterMillis *int `json:"cancel_after_millis"`
+	Gets              expected
+	WithinMillis      int `json:"within_millis"`
+	NotBeforeMillis   int `json:"not_before_millis"`
+}
+
+type expected struct {
+	Variants         json.RawMessage
+	Error            string
+	Retryable        bool
+	Attempts         *int
+	HTTPStatus       *int `json:"http_status"`
+	RetryAfterMillis *int `json:"retry_after_millis"`
+	Phase            string
+	Message          []string
+}
+
+type expectedRequest struct {
+	Method, Path string
+	Headers      map[string]any
+	Body         json.RawMessage
+}
+
+// A way of fetching: how the client is made, and what is called when neither a deadline nor a cancellation
+// needs a context.
+type way struct {
+	name   string
+	open   func(apiKey string, config *Config) (*Client, error)
+	simple func(c *Client, user *User, options *FetchOptions) (map[string]Variant, error)
+}
+
+var ways = []way{
+	{"Initialize and FetchV2WithOptions", func(apiKey string, config *Config) (*Client, error) {
+		client := Initialize(apiKey, config)
+		_, err := client.Metrics() // fails as every fetch does, if the settings were refused
+		return client, err
+	}, (*Client).FetchV2WithOptions},
+	{"NewClient and a context", NewClient, func(c *Client, user *User, options *FetchOptions) (map[string]Variant, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		return c.FetchV2WithContextAndOptions(user, ctx, options)
+	}},
+}
+
+func TestConformance(t *testing.T) {
+	var passed, failed, excepted int
+	files, _ := filepath.Glob("../../tests/conformance/*.json")
+	for _, file := range files {
+		var cases []conformanceCase
+		decodeStrictly(t, must(os.ReadFile(file)), &cases)
+		for _, c := range cases {
+			if !strings.Contains(c.Name, os.Getenv("CONFORMANCE_ONLY")) {
+				continue
+			}
+			if reason, isExcepted := c.Except["go"]; isExcepted {
+				fmt.Printf("excepted: %s: %s\n", c.Name, reason)
+				excepted++
+				continue
+			}
+			for _, way := range ways {
+				if t.Run(c.Name+", by "+way.name, func(t *testing.T) { c.run(t, way) }) {
+					passed++
+				} else {
+					failed++
+				}
+			}
+		}
+	}
+	fmt.Printf("conformance go: %d passed, %d failed, %d excepted\n", passed, failed, excepted)
+	if passed == 0 {
+		t.Error("nothing has passed")
+	}
+}
+
+func (c *conformanceCase) run(t *testing.T, way way) {
+	service := play(t, cmp.Or(string(c.Server), "{}"))
+	log := &recorder{}
+	apiKey, config := settings(t, c.Client, service.Url, log)
+	client, err := way.open(apiKey, config)
+	if err != nil || c.Creation != nil {
+		cmp.Or(c.Creation, &expected{}).compare(t, nil, nil, err)
+		return
+	}
+	defer client.Close()
+	for _, steps := range c.Steps {
+		var all sync.WaitGroup
+		for _, s := range steps {
+			all.Add(1)
+			go func() { defer all.Done(); s.run(t, way, client) }()
+		}
+		all.Wait()
+	}
+	if c.Requests != nil || c.Connections != nil {
+		c.compareSeen(t, service.seen(t))
+	}
+	for _, line := range c.Logs {
+		if !slices.ContainsFunc(log.lines, func(l logged) bool { return l.level == line.Level && containsAll(l.message, line.Message) }) {
+			t.Errorf("no line at %s with %q in %q", line.Level, line.Message, log.lines)
+		}
+	}
+	if apiKey != "" && strings.Contains(fmt.Sprint(log.lines), apiKey) {
+		t.Errorf("the API key is logged: %q", log.lines)
+	}
+}
+
+func (s *step) run(t *testing.T, way way, client *Client) {
+	time.Sleep(millisecondsOf(s.BeginsAfterMillis))
+	switch {
+	case s.Sleep != nil:
+		time.Sleep(millisecondsOf(*s.Sleep))
+	case s.Close != nil:
+		ctx, cancel := context.WithTimeout(context.Background(), millisecondsOf(*s.Close))
+		defer cancel()
+		client.Shutdown(ctx)
+	default:
+		began, report := time.Now(), &Report{}
+		variants, err := s.fetch(way, client, report)
+		took, within := time.Since(began), cmp.Or(s.WithinMillis, 5000)
+		s.Gets.compare(t, variants, report, err)
+		if took < millisecondsOf(s.NotBeforeMillis) || took > millisecondsOf(within) {
+			t.Errorf("came back after %v; expected after %d to %d ms", took, s.NotBeforeMillis, within)
+		}
+	}
+}
+
+func (s *step) fetch(way way, client *Client, report *Report) (map[string]Variant, error) {
+	if s.Fetch == "deployed" {
+		return client.Fetch(s.User)
+	}
+	options := &FetchOptions{FlagKeys: s.Options.FlagKeys, Report: report,
+		TracksAssignment: tracking(s.Options.TracksAssignment), TracksExposure: tracking(s.Options.TracksExposure)}
+	if s.Options.DeadlineMillis == nil && s.CancelAfterMillis == nil {
+		return way.simple(client, s.User, options)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if s.CancelAfterMillis != nil {
+		time.AfterFunc(millisecondsOf(*s.CancelAfterMillis), cancel)
+	}
+	if s.Options.DeadlineMillis != nil {
+		ctx, cancel = context.WithTimeout(ctx, millisecondsOf(*s.Options.DeadlineMillis))
+	}
+	defer cancel()
+	return client.FetchV2WithContextAndOptions(s.User, ctx, options)
+}
+
+func (e *expected) compare(t *testing.T, variants map[string]Variant, report *Report, err error) {
+	var got *FetchError
+	if !errors.As(err, &got) {
+		got = &FetchError{Phase: PhaseNone}
+		if e.Error == "" && !sameJSON(asJSON(variants), e.Variants) {
+			t.Errorf("got %s; expected %s", asJSON(variants), e.Variants)
+		}
+	}
+	phase := strings.ReplaceAll(got.Phase.String(), " ", "_")
+	differs := got.Status.String() != cmp.Or(e.Error, "EXP_OK") || got.Retryable != e.Retryable ||
+		e.HTTPStatus != nil && got.HTTPStatus != *e.HTTPStatus || phase != cmp.Or(e.Phase, phase) ||
+		e.RetryAfterMillis != nil && got.RetryAfter != millisecondsOf(*e.RetryAfterMillis) ||
+		e.Attempts != nil && report != nil && report.Attempts != *e.Attempts || !containsAll(got.Message, e.Message)
+	if differs || strings.Contains(got.Message, "conformance-key") {
+		t.Errorf("got %+v after %+v; expected %s", got, report, must(json.Marshal(e)))
+	}
+}
+
+func (c *conformanceCase) compareSeen(t *testing.T, got seen) {
+	if c.Connections != nil && got.ConnectionsAccepted != *c.Connections {
+		t.Errorf("%d connections were accepted; expected %d", got.ConnectionsAccepted, *c.Connections)
+	}
+	if c.Requests != nil && len(got.Requests) != len(c.Requests) {
+		t.Fatalf("%d requests were seen; expected %d", len(got.Requests), len(c.Requests))
+	}
+	for i, want := range c.Requests {
+		request, body := got.Requests[i], strings.ReplaceAll(string(want.Body), "{library}", library)
+		if request.Method != cmp.Or(want.Method, request.Method) || request.Path != cmp.Or(want.Path, request.Path) ||
+			body != "" && !sameJSON([]byte(request.Body), []byte(body)) || !request.hasHeaders(want.Headers) {
+			t.Errorf("request %d was %+v; expected %s", i, request, must(json.Marshal(want)))
+		}
+	}
+}
