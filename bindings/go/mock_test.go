@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -93,7 +94,12 @@ func (m *mockService) order(t testing.TB, order string, into any) {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	fmt.Fprintln(m.orders, order)
+	var line bytes.Buffer
+	if err := json.Compact(&line, []byte(order)); err != nil {
+		t.Fatal(err)
+	}
+	line.WriteByte('\n')
+	m.orders.Write(line.Bytes())
 	answer, err := m.answers.ReadBytes('\n')
 	if err == nil && into != nil {
 		err = json.Unmarshal(answer, into)

@@ -2,10 +2,13 @@ package experiment
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,23 +44,67 @@ func (s *steps) UnmarshalJSON(text []byte) error {
 	return decoder.Decode((*[]step)(s))
 }
 
+// caseUser is a user by the service's names, those too that User has no field for.
+type caseUser User
+
+func (u *caseUser) UnmarshalJSON(text []byte) error {
+	var known map[string]any
+	if err := json.Unmarshal(text, (*User)(u)); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(must(json.Marshal((*User)(u))), &known); err != nil {
+		return err
+	}
+	var other map[string]any
+	if err := json.Unmarshal(text, &other); err != nil {
+		return err
+	}
+	maps.DeleteFunc(other, func(name string, value any) bool { return known[name] != nil || value == nil })
+	u.Other = other
+	return nil
+}
+
+func (u *caseUser) user() *User { return (*User)(u) }
+
+// refusal is what the client's fetches fail with, if its settings were refused.
+func (c *Client) refusal() error {
+	if c.refused == nil {
+		return nil
+	}
+	_, err := c.FetchV2(nil)
+	return err
+}
+
 func millisecondsOf(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-func tracking(choice *bool) Tracking {
-	switch {
-	case choice == nil:
-		return ServiceDecides
-	case *choice:
-		return Track
+type caseOptions struct {
+	TracksAssignment *bool    `json:"tracks_assignment"`
+	TracksExposure   *bool    `json:"tracks_exposure"`
+	FlagKeys         []string `json:"flag_keys"`
+	DeadlineMillis   *int     `json:"deadline_millis"`
+}
+
+func (o *caseOptions) options(report *Report) *FetchOptions {
+	tracking := func(choice *bool) Tracking {
+		switch {
+		case choice == nil:
+			return ServiceDecides
+		case *choice:
+			return Track
+		}
+		return NoTrack
 	}
-	return NoTrack
+	return &FetchOptions{
+		TracksAssignment: tracking(o.TracksAssignment), TracksExposure: tracking(o.TracksExposure),
+		FlagKeys: o.FlagKeys, Report: report,
+	}
 }
 
 // settings are those of a case, beside the defaults of C, which are not this package's.
 func settings(t *testing.T, client map[string]any, url string, log logger.LoggerProvider) (apiKey string, config *Config) {
 	apiKey = "conformance-key"
 	config = &Config{
-		Debug: true, LoggerProvider: log, ServerUrl: url, FetchTimeout: 10 * time.Second, MaxPendingFetches: 1024,
+		Debug: true, LoggerProvider: log, ServerUrl: url, IgnoreEnvironmentProxy: true, FetchTimeout: 10 * time.Second, MaxPendingFetches: 1024,
 		RetryBackoff: &RetryBackoff{FetchRetryBackoffMin: 500 * time.Millisecond, FetchRetryBackoffScalar: 1.5, FetchRetryTimeout: 10 * time.Second},
 	}
 	host := strings.TrimPrefix(url, "http://")
@@ -69,8 +116,9 @@ func settings(t *testing.T, client map[string]any, url string, log logger.Logger
 		switch name {
 		case "api_key":
 			apiKey = value.(string)
+		case "server_url":
+			config.ServerUrl, _ = value.(string)
 		case "server_zone":
-			config.ServerUrl = ""
 			config.ServerZone = map[any]ServerZone{"US": USServerZone, "EU": EUServerZone}[value]
 		case "use_environment_proxy":
 			config.IgnoreEnvironmentProxy = !value.(bool)
@@ -177,22 +225,35 @@ func containsAll(text string, parts []string) bool {
 	return true
 }
 
-// hasHeaders tells whether each of these is there, contains each of its parts, or is absent for nil.
-func (r receivedRequest) hasHeaders(headers map[string]any) bool {
-	for name, want := range headers {
-		got, found := r.header(name)
-		switch want := want.(type) {
+// expectedRequest is what a request must be like; {} is any.
+type expectedRequest struct {
+	Method, Path string
+	Headers      map[string]any
+	Body         json.RawMessage
+}
+
+func (want expectedRequest) isLike(got receivedRequest) bool {
+	body := strings.ReplaceAll(string(want.Body), "{library}", library)
+	return got.Method == cmp.Or(want.Method, got.Method) && got.Path == cmp.Or(want.Path, got.Path) &&
+		(body == "" || sameJSON([]byte(got.Body), []byte(body))) && want.hasHeadersOf(got)
+}
+
+// hasHeadersOf looks for each header: nil must not be there, a text is exact, of a list each part.
+func (want expectedRequest) hasHeadersOf(got receivedRequest) bool {
+	for name, value := range want.Headers {
+		text, found := got.header(name)
+		switch value := value.(type) {
 		case nil:
 			if found {
 				return false
 			}
 		case string:
-			if !found || got != want {
+			if !found || text != value {
 				return false
 			}
 		case []any:
-			for _, part := range want {
-				if !strings.Contains(got, part.(string)) {
+			for _, part := range value {
+				if !strings.Contains(text, part.(string)) {
 					return false
 				}
 			}
@@ -219,4 +280,24 @@ func (r *recorder) add(level, message string, args []interface{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines = append(r.lines, logged{level, fmt.Sprintf(message, args...)})
+}
+
+// expectedLine is what one of the lines must be like.
+type expectedLine struct {
+	Level   string
+	Message []string
+}
+
+func (r *recorder) compare(t *testing.T, expected []expectedLine, apiKey string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, want := range expected {
+		isLike := func(got logged) bool { return got.level == want.Level && containsAll(got.message, want.Message) }
+		if !slices.ContainsFunc(r.lines, isLike) {
+			t.Errorf("no line at %s with %q in %q", want.Level, want.Message, r.lines)
+		}
+	}
+	if apiKey != "" && strings.Contains(fmt.Sprint(r.lines), apiKey) {
+		t.Errorf("the API key is logged: %q", r.lines)
+	}
 }

@@ -32,6 +32,9 @@ type User struct {
 	Groups          map[string][]string               `json:"groups,omitempty"`
 	CohortIds       CohortIds                         `json:"cohort_ids,omitempty"`
 	GroupCohortIds  GroupCohortIds                    `json:"group_cohort_ids,omitempty"`
+	// Other are fields that the service knows and this struct does not, by their JSON names. Where it
+	// does know one, its own counts.
+	Other map[string]interface{} `json:"-"`
 }
 
 // CohortIds is a set of cohorts. It is sent as a list, in order.
@@ -98,10 +101,28 @@ func (g *GroupCohortIds) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// MarshalJSON writes what the service reads.
+func (u User) MarshalJSON() ([]byte, error) {
+	type fields User // without this method
+	encoded, err := json.Marshal(fields(u))
+	if err != nil || len(u.Other) == 0 {
+		return encoded, err
+	}
+	all := maps.Clone(u.Other)
+	var known map[string]json.RawMessage
+	if err := json.Unmarshal(encoded, &known); err != nil {
+		return nil, err
+	}
+	for name, value := range known {
+		all[name] = value
+	}
+	return json.Marshal(all)
+}
+
 // encode is the user as JSON; nothing for one of whom nothing is known.
 func (u *User) encode() ([]byte, error) {
 	if u == nil {
 		return nil, nil
 	}
-	return json.Marshal(u)
+	return u.MarshalJSON()
 }
