@@ -118,7 +118,7 @@ func (c *Client) fetch(ctx context.Context, user *User, options *FetchOptions) (
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, canceled(ctx)
 	}
-	request, failure := newRequest(ctx, user, options)
+	request, failure := newRequest(user, options)
 	if failure != nil {
 		return nil, failure
 	}

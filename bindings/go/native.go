@@ -89,7 +89,7 @@ type request struct {
 	flagLengths []C.size_t
 }
 
-func newRequest(ctx context.Context, user *User, options *FetchOptions) (*request, *FetchError) {
+func newRequest(user *User, options *FetchOptions) (*request, *FetchError) {
 	encoded, err := user.encode()
 	if err != nil {
 		return nil, invalid("the user cannot be written as JSON", err)
@@ -98,7 +98,6 @@ func newRequest(ctx context.Context, user *User, options *FetchOptions) (*reques
 	request.options = C.go_options{
 		tracks_assignment: choice(options.TracksAssignment),
 		tracks_exposure:   choice(options.TracksExposure),
-		deadline_millis:   deadlineOf(ctx),
 	}
 	for _, key := range options.FlagKeys {
 		request.flagLengths = append(request.flagLengths, length(key))
@@ -118,21 +117,21 @@ func choice(tracking Tracking) C.int32_t {
 	return math.MaxInt32 // which the library refuses
 }
 
-// deadlineOf is what is left of the context's time, in whole milliseconds, a fraction given up: so the
-// library, which can say what the fetch was waiting for, is the first to end it. More than a day, which
-// is all that the library takes, is cut to that.
+// deadlineOf is what is left of the context's time, a fraction of a millisecond rounded up: who gets a
+// timeout finds the context ended. More than a day, which is all that the library takes, is cut to that.
 func deadlineOf(ctx context.Context) C.uint64_t {
 	deadline, bounded := ctx.Deadline()
 	if !bounded {
 		return C.EXP_NO_LIMIT
 	}
-	return millis(min(max(time.Until(deadline), 0), 24*time.Hour).Truncate(time.Millisecond))
+	return millis(min(max(time.Until(deadline), 0), 24*time.Hour))
 }
 
 // submit starts a fetch, which is found in the queue by its token. If `pending` is not nil, it is what
 // to cancel the fetch with, to be freed.
-func (r *request) submit(client *C.exp_client, queue *C.exp_completions, token cgo.Handle, pending **C.exp_pending) *FetchError {
+func (r *request) submit(ctx context.Context, client *C.exp_client, queue *C.exp_completions, token cgo.Handle, pending **C.exp_pending) *FetchError {
 	var failure *C.exp_error
+	r.options.deadline_millis = deadlineOf(ctx)
 	status := C.go_submit(client, queue, C.uintptr_t(token),
 		(*C.char)(unsafe.Pointer(unsafe.SliceData(r.user))), C.size_t(len(r.user)),
 		&r.options, chars(r.flagKeys), unsafe.SliceData(r.flagLengths), C.size_t(len(r.flagLengths)),

@@ -225,6 +225,17 @@ func containsAll(text string, parts []string) bool {
 	return true
 }
 
+// expected is what a fetch must come to; nil is not looked at.
+type expected struct {
+	Variants         json.RawMessage
+	Error, Phase     string
+	Retryable        bool
+	Attempts         *int
+	HTTPStatus       *int `json:"http_status"`
+	RetryAfterMillis *int `json:"retry_after_millis"`
+	Message          []string
+}
+
 // expectedRequest is what a request must be like; {} is any.
 type expectedRequest struct {
 	Method, Path string
