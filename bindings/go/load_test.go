@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"sync"
@@ -92,6 +93,18 @@ func TestAClosedClientLeavesNothingBehind(t *testing.T) {
 	waitFor(t, "the descriptors to be closed", func() bool { return entries(t, "fd") <= descriptors })
 	// Go may have started a few of its own meanwhile.
 	waitFor(t, "the threads to end", func() bool { return entries(t, "task") <= threads+4 })
+}
+
+func TestAChildProcessInheritsNoDescriptor(t *testing.T) {
+	inherited := func() string { return string(must(exec.Command("ls", "/proc/self/fd").Output())) }
+	before := inherited()
+	client := open(t, play(t, forgetful), Config{})
+	if err := fetchOwn(context.Background(), client, 1); err != nil {
+		t.Fatal(err)
+	}
+	if after := inherited(); after != before {
+		t.Errorf("a child has the descriptors %q, without a client %q", after, before)
+	}
 }
 
 func TestAClientThatIsForgottenIsClosedByTheCollector(t *testing.T) {
