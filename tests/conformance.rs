@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
-use cases::{Act, Case, Fetch, Kind, Object, Step};
+use cases::{Act, Case, Fetch, Object, Step};
 use experiment::cancel::Cancel;
 use experiment::client::{Client, Fetched};
 use experiment::completions::Completions;
@@ -22,7 +22,7 @@ use experiment::pending::Teller;
 use experiment::timings::Timings;
 use mock_service::MockService;
 use serde_json::{Value, json};
-use words::{Log, is_as_expected, of_error, of_variants};
+use words::{Log, is_as_expected, of_error};
 
 const API_KEY: &str = "conformance-key";
 
@@ -61,7 +61,7 @@ fn the_cases_hold_whichever_way_a_fetch_is_made() {
 
 /// To the terminal: of a test that passes, the harness shows nothing that is printed.
 fn say(line: &str) {
-    writeln!(io::stdout(), "{line}").unwrap();
+    io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
 /// One case, one way, and what has been found wrong so far.
@@ -131,14 +131,7 @@ impl Run {
         let took = began.elapsed().as_millis() as u64;
         let time = fetch.not_before_millis..=fetch.within_millis;
         self.expect(time.contains(&took), format!("{time:?} ms"), took);
-        let came = match &fetched.result {
-            Ok(all) if fetch.fetch == Kind::Deployed => {
-                of_variants(&all.filter_deployed(), &fetched)
-            }
-            Ok(all) => of_variants(all, &fetched),
-            Err(error) => of_error(error, fetched.attempts),
-        };
-        self.check(&fetch.gets, &came);
+        self.check(&fetch.gets, &words::of_fetched(&fetched, fetch.fetch));
     }
 
     fn fetched(&self, fetch: &Fetch, client: &Client) -> Fetched {
@@ -182,12 +175,15 @@ impl Run {
 
     fn check_received(&self, case: &Case, service: &MockService) {
         let accepted = service.connections_accepted();
-        let connections = case.connections.unwrap_or(accepted);
-        self.expect(accepted == connections, format!("{connections} connections"), accepted);
+        let wanted = case.connections.unwrap_or(accepted);
+        self.expect(accepted == wanted, format!("{wanted} connections"), accepted);
         let Some(expected) = &case.requests else { return };
         let came = service.requests();
-        let (count, arrived) = (expected.len(), came.len());
-        self.expect(arrived == count, format!("{count} requests"), arrived);
+        self.expect(
+            came.len() == expected.len(),
+            format!("{} requests", expected.len()),
+            came.len(),
+        );
         for (expected, request) in expected.iter().zip(came) {
             self.check(expected, &words::of_request(&request));
         }

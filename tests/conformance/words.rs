@@ -13,7 +13,7 @@ use experiment::timings::Phase;
 use mock_service::Request;
 use serde_json::{Value, json};
 
-use crate::cases::Object;
+use crate::cases::{Kind, Object};
 
 /// Lines that were logged, each as its level and its message.
 pub type Log = Arc<Mutex<Vec<Value>>>;
@@ -110,7 +110,17 @@ pub fn options(chosen: &Object) -> FetchOptions {
     options
 }
 
-pub fn of_variants(variants: &Variants, fetched: &Fetched) -> Value {
+pub fn of_fetched(fetched: &Fetched, kind: Kind) -> Value {
+    match (&fetched.result, kind) {
+        (Ok(variants), Kind::V2) => of_variants(variants, fetched.attempts),
+        (Ok(variants), Kind::Deployed) => {
+            of_variants(&variants.filter_deployed(), fetched.attempts)
+        }
+        (Err(error), _) => of_error(error, fetched.attempts),
+    }
+}
+
+fn of_variants(variants: &Variants, attempts: u32) -> Value {
     let text = |text: Option<Text>| text.map(|text| json!(text.as_str()));
     let parsed = |json: Option<Text>| json.map(|json| serde_json::from_str(&json).unwrap());
     let variants = variants.iter().map(|variant| {
@@ -123,7 +133,7 @@ pub fn of_variants(variants: &Variants, fetched: &Fetched) -> Value {
         let there = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         (variant.flag_key().as_str().to_owned(), Value::Object(there.collect()))
     });
-    json!({"variants": Object::from_iter(variants), "attempts": fetched.attempts})
+    json!({"variants": Object::from_iter(variants), "attempts": attempts})
 }
 
 pub fn of_error(error: &Error, attempts: u32) -> Value {
