@@ -1,6 +1,6 @@
 /*
- * Each step of a fetch in one call: a call from Go into C costs as much as a dozen calls within C. What
- * is filled in here is Go's memory, and holds no pointer but to what the library lends.
+ * Each step of a fetch in one call: a call from Go into C costs as much as a dozen calls within C.
+ * What is filled in here is Go's memory, and holds no pointer but to what the library lends.
  */
 #ifndef EXPERIMENT_GO_BRIDGE_H
 #define EXPERIMENT_GO_BRIDGE_H
@@ -19,8 +19,8 @@ typedef struct {
     go_text flag_key, key, value, payload, metadata;
 } go_variant;
 
-/* The options of one fetch. The flag keys come beside it, one after the other in one text: memory of
- * Go's that is passed must not point to more of it. */
+/* The options of one fetch. The flag keys come beside it, one after the other in one text: memory
+ * of Go's that is passed must not point to more of it. */
 typedef struct {
     int32_t tracks_assignment, tracks_exposure;
     uint64_t deadline_millis;
@@ -119,8 +119,8 @@ static inline void go_read_error(const exp_error *error, go_failure *out) {
 static inline void go_read_report(const exp_variants *variants, const exp_error *error,
                                   go_report *out) {
     out->attempts = variants ? exp_variants_attempts(variants) : exp_error_attempts(error);
-    out->connection_reused = variants ? exp_variants_connection_reused(variants)
-                                      : exp_error_connection_reused(error);
+    out->connection_reused =
+        variants ? exp_variants_connection_reused(variants) : exp_error_connection_reused(error);
     for (int32_t phase = 0; phase < GO_PHASES; phase++)
         out->phase_micros[phase] = variants ? exp_variants_phase_micros(variants, phase)
                                             : exp_error_phase_micros(error, phase);

@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"sync"
 )
@@ -13,7 +14,6 @@ const Version = "0.1.0"
 // Client fetches variants over a bounded pool of connections. It is used by any number of goroutines
 // at once, and there should be one for each API key.
 type Client struct {
-	apiKey string
 	// session is nil for a client whose settings were refused.
 	session *session
 	refused *FetchError
@@ -59,7 +59,7 @@ func newClient(apiKey string, config *Config) (*Client, *FetchError) {
 	if failure != nil {
 		return nil, failure
 	}
-	client := &Client{apiKey: apiKey, session: s}
+	client := &Client{session: s}
 	// For who forgets to close: nothing but the caller holds the client, the session's goroutine neither.
 	runtime.AddCleanup(client, (*session).abandon, s)
 	return client, nil
@@ -161,9 +161,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 func (c *Client) forget() {
 	clientsMu.Lock()
 	defer clientsMu.Unlock()
-	if clients[c.apiKey] == c {
-		delete(clients, c.apiKey)
-	}
+	maps.DeleteFunc(clients, func(_ string, client *Client) bool { return client == c })
 }
 
 // Metrics is what the client has counted so far, as a JSON object; times in seconds.

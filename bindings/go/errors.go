@@ -64,9 +64,9 @@ const (
 	phases = int(PhaseBackoff) + 1
 )
 
-// String is the phase in words, like "first byte".
+// String is the phase's name, like "first_byte".
 func (p Phase) String() string {
-	names := [...]string{"none", "pool", "resolve", "connect", "tls", "send", "first byte", "body", "backoff"}
+	names := [...]string{"none", "pool", "resolve", "connect", "tls", "send", "first_byte", "body", "backoff"}
 	if p < PhaseNone || p > PhaseBackoff {
 		return fmt.Sprintf("Phase(%d)", int(p))
 	}

@@ -1,13 +1,9 @@
 package experiment
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
@@ -71,6 +67,18 @@ func TestTenThousandGoroutinesFetchOverEightConnectionsWithFewThreads(t *testing
 		t.Errorf("%d connections at once", open)
 	}
 	t.Logf("%d threads before, %d at most", threads, most)
+}
+
+func TestClientsThatHaveNotFetchedHoldNoThread(t *testing.T) {
+	service := play(t, forgetful)
+	threads := entries(t, "task")
+	for range 50 {
+		open(t, service, Config{})
+	}
+	// Go may have started one or two of its own meanwhile.
+	if now := entries(t, "task"); now > threads+4 {
+		t.Errorf("%d threads, %d before", now, threads)
+	}
 }
 
 func TestAClosedClientLeavesNothingBehind(t *testing.T) {
@@ -242,83 +250,4 @@ func TestMorePendingFetchesThanAllowedAreRefusedAtOnce(t *testing.T) {
 	}
 	cancel()
 	isAll(t, <-done, context.Canceled)
-}
-
-func BenchmarkFetch(b *testing.B) {
-	client := open(b, play(b, forgetful), Config{})
-	user := &User{UserId: "u"}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := client.FetchV2(user); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkFetchWithContext(b *testing.B) {
-	client := open(b, play(b, forgetful), Config{})
-	user := &User{UserId: "u"}
-	b.ReportAllocs()
-	for b.Loop() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		if _, err := client.FetchV2WithContext(user, ctx); err != nil {
-			b.Fatal(err)
-		}
-		cancel()
-	}
-}
-
-func BenchmarkFetchFromManyGoroutines(b *testing.B) {
-	client := open(b, play(b, forgetful), Config{FetchPoolAcquireTimeout: NoLimit})
-	user := &User{UserId: "u"}
-	b.ReportAllocs()
-	b.SetParallelism(32)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := client.FetchV2(user); err != nil {
-				b.Error(err)
-			}
-		}
-	})
-}
-
-// What the same takes with net/http and encoding/json, as the vendor's SDK does it.
-func BenchmarkNetHTTP(b *testing.B) {
-	service := play(b, forgetful)
-	b.ReportAllocs()
-	for b.Loop() {
-		fetchByNetHTTP(b, service.Url)
-	}
-}
-
-func BenchmarkNetHTTPFromManyGoroutines(b *testing.B) {
-	service := play(b, forgetful)
-	b.ReportAllocs()
-	b.SetParallelism(32)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			fetchByNetHTTP(b, service.Url)
-		}
-	})
-}
-
-var eightConnections = &http.Client{Transport: &http.Transport{MaxConnsPerHost: 8, MaxIdleConnsPerHost: 8}}
-
-func fetchByNetHTTP(b *testing.B, url string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	body := must(json.Marshal(&User{UserId: "u"}))
-	request := must(http.NewRequestWithContext(ctx, "POST", url+"/sdk/v2/vardata?v=0", bytes.NewReader(body)))
-	request.Header.Set("Authorization", "Api-Key key")
-	response, err := eightConnections.Do(request)
-	if err != nil {
-		b.Error(err)
-		return
-	}
-	defer response.Body.Close()
-	variants := map[string]Variant{}
-	if err := json.NewDecoder(response.Body).Decode(&variants); err != nil || len(variants) == 0 {
-		b.Error(variants, err)
-	}
-	io.Copy(io.Discard, response.Body)
 }
