@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -101,6 +103,44 @@ func TestAClosedClientLeavesNothingBehind(t *testing.T) {
 	waitFor(t, "the descriptors to be closed", func() bool { return entries(t, "fd") <= descriptors })
 	// Go may have started a few of its own meanwhile.
 	waitFor(t, "the threads to end", func() bool { return entries(t, "task") <= threads+4 })
+}
+
+// What is large is kept by what might be kept: the user by a fetch, the answer by its variants. Errors
+// are small, and so made often.
+func TestFetchesLeaveNoMemoryBehindHoweverTheyEnd(t *testing.T) {
+	large := strings.Repeat("x", 20_000)
+	client := open(t, play(t, `{"keep": "nothing", "answers": [{"json": {"flag": {"payload": "`+large+`"}}}]}`), Config{})
+	user := &User{UserProperties: map[string]interface{}{"large": large}}
+	fetch := func(timeout time.Duration, user *User, times int) {
+		for range times {
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
+			if _, err := client.FetchV2WithContext(user, ctx); (err == nil) != (timeout > 0) {
+				t.Fatal(err)
+			}
+			cancel()
+		}
+	}
+	all := func() int {
+		fetch(time.Minute, user, 200)
+		fetch(0, user, 200)
+		fetch(0, nil, 20_000)
+		debug.FreeOSMemory()
+		return residentBytes()
+	}
+	all()
+	before := all()
+	if grown := all() - before; grown > 2<<20 {
+		t.Errorf("%d bytes were kept; had any of it been, it would be 3 MB or more", grown)
+	} else {
+		t.Logf("%d bytes more", grown)
+	}
+}
+
+// residentBytes is the memory that the process has.
+func residentBytes() int {
+	var total, resident int
+	must(fmt.Sscan(string(must(os.ReadFile("/proc/self/statm"))), &total, &resident))
+	return resident * os.Getpagesize()
 }
 
 func TestAChildProcessInheritsNoDescriptor(t *testing.T) {
