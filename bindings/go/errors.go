@@ -134,9 +134,9 @@ func (e *FetchError) Is(target error) bool {
 // Unwrap is what the error came from: the cause of the context, or the user that is no JSON.
 func (e *FetchError) Unwrap() error { return e.cause }
 
-// invalid is an argument that only Go can find wrong.
-func invalid(what string, cause error) *FetchError {
-	return &FetchError{Status: StatusInvalidArgument, Message: what + ": " + cause.Error(), Phase: PhaseNone, cause: cause}
+// unwritable is a user that is no JSON. What is wrong with it may be personal, and is only in the cause.
+func unwritable(cause error) *FetchError {
+	return &FetchError{Status: StatusInvalidArgument, Message: "the user cannot be written as JSON; errors.Unwrap says why", Phase: PhaseNone, cause: cause}
 }
 
 // closed is what every call with a closed client fails with.

@@ -19,11 +19,10 @@ import (
 	"unsafe"
 )
 
-// "noescape" keeps what is filled in on the stack. It is not said of what may call back, to log: the
-// stack may be moved then.
-
-// Of the library's functions, this file and settings.go know those in C, and log.go is called from
-// there. Everything else is Go.
+// C is called here and in settings.go, and calls log.go; everything else is Go.
+//
+// "noescape" keeps on the stack what C fills in. It is not said of functions that may log, and so come
+// back to Go: the stack may be moved meanwhile.
 
 // statusName is the status's name in the header.
 func statusName(status Status) string {
@@ -92,7 +91,7 @@ type request struct {
 func newRequest(user *User, options *FetchOptions) (*request, *FetchError) {
 	encoded, err := user.encode()
 	if err != nil {
-		return nil, invalid("the user cannot be written as JSON", err)
+		return nil, unwritable(err)
 	}
 	request := &request{user: encoded, flagKeys: strings.Join(options.FlagKeys, "")}
 	request.options = C.go_options{
