@@ -1,0 +1,3 @@
+module github.com/amplitude/libexperiment/bindings/go
+
+go 1.24
