@@ -44,7 +44,7 @@ cpp)
     ;;
 go)
     export PKG_CONFIG_PATH=$PWD/build
-    show go build -C examples/go -o "$work/fetch" .
+    show go build -C examples/go -buildvcs=false -o "$work/fetch" .
     fetch() { LD_LIBRARY_PATH=build "$work/fetch" "$@"; }
     ;;
 python)
