@@ -1,0 +1,61 @@
+"""Signals while the main thread sits in a fetch.
+
+Python runs signal handlers between two instructions of the main thread, and in a call of C there
+are none. The library asks a hook on the waiting thread, every 50 ms and whenever a signal has
+interrupted it; so the hook lets Python run its handlers.
+
+It is a generator, for the sake of one instruction: a handler may raise at the first instruction of
+a function, before any `try` of that function, and out of a callback nothing can be raised. A
+generator that goes on after its `yield` is within its `try` already.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+
+from ._library import InterruptHook
+
+
+class Interruption:
+    """A hook, and what a signal handler raised in it. For one fetch at a time."""
+
+    def __init__(self) -> None:
+        self._raised: BaseException | None = None
+        watch = self._watch()
+        next(watch)
+        # send is a function of C: no Python code runs before the generator's.
+        self.hook = InterruptHook(watch.send)
+
+    def check(self) -> None:
+        """Raises what a handler raised, if one did."""
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            raise raised
+
+    def _watch(self) -> Generator[int, int, None]:
+        while True:
+            try:
+                yield 0 if self._raised is None else 1
+            except GeneratorExit:
+                return
+            except BaseException as raised:
+                self._raised = raised
+
+
+# Those not in use: a handler may itself fetch, while the outer fetch waits.
+_idle: list[Interruption] = []
+
+
+def begin() -> Interruption | None:
+    """A hook for this thread, to give back by `end`; None where no signal handler ever runs."""
+    if threading.get_ident() != threading.main_thread().ident:
+        return None
+    try:
+        return _idle.pop()
+    except IndexError:
+        return Interruption()
+
+
+def end(interruption: Interruption) -> None:
+    _idle.append(interruption)

@@ -1,0 +1,58 @@
+"""The mock service, steered by its standard input and output."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass
+class Service:
+    mock: Mock
+    url: str
+    number: int | None
+
+    def seen(self) -> dict[str, Any]:
+        return self.mock.order({"seen": self.number})
+
+    def stop(self) -> None:
+        if self.number is not None:
+            self.mock.order({"stop": self.number})
+
+
+class Mock:
+    def __init__(self) -> None:
+        path = os.environ["MOCK_SERVICE"]
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._answer()
+
+    def order(self, order: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+            return self._answer()
+
+    def play(self, script: dict[str, Any] | str) -> Service:
+        """Plays a script; "refused" and "black_hole" are URLs at which there is no service."""
+        order = {script: True} if isinstance(script, str) else {"play": script}
+        answer = self.order(order)
+        return Service(self, answer["url"], answer.get("id"))
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(10)
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        assert "error" not in answer, answer
+        return answer
