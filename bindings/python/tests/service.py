@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import threading
@@ -18,6 +19,12 @@ class Service:
 
     def seen(self) -> dict[str, Any]:
         return self.mock.order({"seen": self.number})
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def stop(self) -> None:
         if self.number is not None:
@@ -40,7 +47,7 @@ class Mock:
 
     def play(self, script: dict[str, Any] | str) -> Service:
         """Plays a script; "refused" and "black_hole" are URLs at which there is no service."""
-        order = {script: True} if isinstance(script, str) else {"play": script}
+        order: Any = {script: True} if isinstance(script, str) else {"play": script}
         answer = self.order(order)
         return Service(self, answer["url"], answer.get("id"))
 
@@ -56,3 +63,14 @@ class Mock:
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         assert "error" not in answer, answer
         return answer
+
+
+class Lines(logging.Logger):
+    """A logger that keeps what it is told, everything."""
+
+    def __init__(self) -> None:
+        super().__init__("lines", logging.DEBUG)
+        self.kept: list[tuple[str, str]] = []
+
+    def handle(self, record: logging.LogRecord) -> None:
+        self.kept.append((record.levelname, record.getMessage()))
