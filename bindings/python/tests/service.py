@@ -6,6 +6,8 @@ import json
 import logging
 import os
 import subprocess
+import sys
+import textwrap
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -74,3 +76,22 @@ class Lines(logging.Logger):
 
     def handle(self, record: logging.LogRecord) -> None:
         self.kept.append((record.levelname, record.getMessage()))
+
+
+def start_python(code: str, *args: str) -> subprocess.Popen[str]:
+    """A program with the package and these tests at hand."""
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *args]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def run_python(code: str, *args: str, seconds: float = 30) -> str:
+    """What it prints. It must end in time, with 0 and nothing on its standard error."""
+    program = start_python(code, *args)
+    try:
+        out, err = program.communicate(timeout=seconds)
+    finally:
+        program.kill()
+    assert (program.returncode, err) == (0, ""), f"{program.returncode}: {out}{err}"
+    return out

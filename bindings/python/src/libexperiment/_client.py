@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from ctypes import byref, c_void_p
 from typing import Any, Callable, TypeVar
 
 from . import _exit, _logs
-from ._library import NO_LIMIT, free_with, lib
-from ._numbers import whole
+from ._arguments import utf8, whole
+from ._library import NO_LIMIT, Owned, lib
 from .config import RemoteEvaluationConfig, logger_of, native_config
 from .errors import FetchError, error_of, taken
 from .options import FetchOptions, new_options
@@ -38,7 +39,7 @@ class Client:
 
     def _open(self, api_key: str) -> None:
         native, error = c_void_p(), c_void_p()
-        key = api_key.encode()
+        key = utf8("api_key", api_key)
         config = native_config(self.config)
         try:
             self._log_number = _logs.attach(config, self.logger)
@@ -47,8 +48,7 @@ class Client:
             lib.exp_free(config)
         if error:
             raise taken(error)
-        self._native = native.value
-        free_with(self, self._native)
+        self._owned = Owned(native.value or 0)
 
     def metrics(self) -> dict[str, Any]:
         """What the client has counted so far; times in seconds. From any thread."""
@@ -60,7 +60,7 @@ class Client:
 
     def _metrics(self, form: int) -> str:
         text, error = c_void_p(), c_void_p()
-        lib.exp_client_metrics(self._native, form, byref(text), byref(error))
+        lib.exp_client_metrics(self._owned.native, form, byref(text), byref(error))
         if error:
             raise taken(error)
         try:
@@ -71,7 +71,7 @@ class Client:
     def _close(self, timeout_millis: int) -> bool:
         millis = whole("timeout_millis", timeout_millis, NO_LIMIT)
         self._closed = True
-        status = lib.exp_client_close(self._native, millis)
+        status = lib.exp_client_close(self._owned.native, millis)
         _logs.flush()
         return not status
 
@@ -85,24 +85,20 @@ class Client:
     ) -> None:
         """Starts a fetch that will be found in the completions under that number."""
         native_user = native_options = None
-        error = c_void_p()
+        client, error = self._owned.native, c_void_p()
         out = None if pending is None else byref(pending)
         try:
             native_user = new_user(user)
             native_options = new_options(options)
-            with _exit.inside:
-                status = lib.exp_fetch_v2_submit(
-                    self._native,
-                    native_user,
-                    native_options,
-                    completions,
-                    number,
-                    out,
-                    byref(error),
-                )
+            _exit.enter(id(error))
+            status = lib.exp_fetch_v2_submit(
+                client, native_user, native_options, completions, number, out, byref(error)
+            )
             if status:
                 raise error_of(error)
         finally:
+            _exit.inside.discard(id(error))
+            _exit.stop_daemon()
             for native in (error, native_user, native_options):
                 lib.exp_free(native)
             _logs.flush()
@@ -135,3 +131,11 @@ def read_pending(pending: int, read: Read[T]) -> T:
     finally:
         lib.exp_free(variants)
         lib.exp_free(error)
+
+
+def new_completions() -> Owned:
+    """Where submitted fetches are found when they are over."""
+    native = lib.exp_completions_new()
+    if not native:
+        raise OSError(errno.EMFILE, "no descriptor is left for asynchronous fetches")
+    return Owned(native)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import threading
 from typing import Any, Callable
 
 from . import _logs
-from ._library import NO_LIMIT, lib
+from ._client import Client, new_completions
+from ._library import NO_LIMIT, Owned, lib
+from .errors import ClientClosedError
 
 #: Called with the pending fetch, which stays the dispatcher's, once it is over.
 Tell = Callable[[int], None]
@@ -21,14 +22,17 @@ class _Dispatcher:
     def __init__(self) -> None:
         self._lock = threading.Condition()
         self._numbers = itertools.count(1)
-        self._pending: dict[int, tuple[Tell, logging.Logger]] = {}
-        self._completions: int | None = None
+        # With the client, which must not go while its fetch runs: that would end the fetch.
+        self._pending: dict[int, tuple[Tell, Client]] = {}
+        self._finishing = False
+        self._completions: Owned | None = None
 
-    def start(self, start: Start, tell: Tell, logger: logging.Logger) -> None:
-        """Starts a fetch. `tell` is called once if this returns, never if it raises."""
+    def start(self, start: Start, tell: Tell, client: Client) -> None:
+        if self._finishing:
+            raise ClientClosedError("the interpreter is exiting")
         completions = self._running()
         number = next(self._numbers)
-        self._pending[number] = (tell, logger)
+        self._pending[number] = (tell, client)
         try:
             start(completions, number)
         except BaseException:
@@ -36,24 +40,24 @@ class _Dispatcher:
             raise
 
     def finish(self) -> None:
-        """Waits until everybody was told."""
+        """Waits until everybody was told, and starts no more."""
+        self._finishing = True
         with self._lock:
             self._lock.wait_for(lambda: not self._pending)
 
     def _running(self) -> int:
         with self._lock:
             if self._completions is None:
-                completions = lib.exp_completions_new()
-                if not completions:
-                    raise OSError("no descriptor is left for asynchronous fetches")
+                completions = new_completions()
                 # A daemon: it waits inside the library for ever, and _exit sees to the rest.
                 threading.Thread(
                     target=self._run, args=(completions,), name="libexperiment", daemon=True
                 ).start()
                 self._completions = completions
-            return self._completions
+            return self._completions.native
 
-    def _run(self, completions: int) -> None:
+    def _run(self, owned: Owned) -> None:
+        completions = owned.native
         # In a child that a callback forked, the wait is canceled, and the thread ends.
         while lib.exp_completions_wait(completions, NO_LIMIT) == 0:
             _logs.flush()
@@ -63,11 +67,11 @@ class _Dispatcher:
 
     def _tell(self, pending: int) -> None:
         number = lib.exp_pending_user_data(pending)
-        tell, logger = self._pending[number]
+        tell, client = self._pending[number]
         try:
             tell(pending)
         except BaseException:  # of the callback; the others are to be told all the same
-            logger.exception("the callback of a fetch raised")
+            client.logger.exception("the callback of a fetch raised")
         finally:
             lib.exp_free(pending)
             self._ended(number)
@@ -93,8 +97,9 @@ def _in_child() -> None:
 os.register_at_fork(after_in_child=_in_child)
 
 
-def dispatch(start: Start, tell: Tell, logger: logging.Logger) -> None:
-    _dispatcher.start(start, tell, logger)
+def dispatch(start: Start, tell: Tell, client: Client) -> None:
+    """Starts a fetch. `tell` is called once if this returns, never if it raises."""
+    _dispatcher.start(start, tell, client)
 
 
 def finish() -> None:

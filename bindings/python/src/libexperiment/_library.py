@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import weakref
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -18,7 +17,7 @@ from ctypes import (
     c_void_p,
 )
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 VERSION = "0.1.0"
 SONAME = "libexperiment.so.0"
@@ -149,7 +148,15 @@ def _load() -> ctypes.CDLL:
 lib = _load()
 
 
-def free_with(owner: object, native: Any) -> None:
-    """Gives a native object up when its owner goes; what is there at exit, the system cleans up."""
-    finalizer: Any = weakref.finalize(owner, lib.exp_free, native)
-    finalizer.atexit = False
+class Owned:
+    """A native object, given up with this one."""
+
+    #: Set when the interpreter exits: what is there then, the system cleans up.
+    leaks = False
+
+    def __init__(self, native: int) -> None:
+        self.native = native
+
+    def __del__(self, free: Callable[[int], None] = lib.exp_free) -> None:
+        if not self.leaks:
+            free(self.native)

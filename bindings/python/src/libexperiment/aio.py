@@ -10,9 +10,9 @@ from ctypes import c_void_p
 from types import TracebackType
 from typing import Any, TypeVar
 
-from . import _logs
-from ._client import Client, Read, read_pending
-from ._library import free_with, lib
+from . import _exit, _logs
+from ._client import Client, Read, new_completions, read_pending
+from ._library import lib
 from .errors import FetchError
 from .options import FetchOptions
 from .user import User
@@ -27,17 +27,16 @@ class _Receiver:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.pending: dict[int, tuple[asyncio.Future[Any], Read[Any]]] = {}
-        self.completions = lib.exp_completions_new()
-        if not self.completions:
-            raise OSError("no descriptor is left for asynchronous fetches")
-        free_with(self, self.completions)
-        loop.add_reader(lib.exp_completions_fd(self.completions), self._receive)
+        self.completions = new_completions()
+        native = self.completions.native
+        loop.add_reader(lib.exp_completions_fd(native), self._receive)
 
     def _receive(self) -> None:
-        pending = lib.exp_completions_next(self.completions)
+        _exit.stop_daemon()
+        pending = lib.exp_completions_next(self.completions.native)
         while pending:
             self._settle(pending)
-            pending = lib.exp_completions_next(self.completions)
+            pending = lib.exp_completions_next(self.completions.native)
         _logs.flush()
 
     def _settle(self, pending: int) -> None:
@@ -149,7 +148,7 @@ class AsyncRemoteEvaluationClient(Client):
         pending = c_void_p()
         receiver.pending[number] = (future, read)
         try:
-            self._submit(user, options, receiver.completions, number, pending)
+            self._submit(user, options, receiver.completions.native, number, pending)
             return await future
         finally:
             receiver.pending.pop(number, None)

@@ -120,16 +120,18 @@ class RemoteEvaluationClient(Client):
         try:
             native_user = new_user(user)
             native_options = new_options(options, interruption and interruption.hook)
-            with _exit.inside:
-                status = lib.exp_fetch_v2(
-                    self._native, native_user, native_options, byref(variants), byref(error)
-                )
+            _exit.enter(id(error))
+            status = lib.exp_fetch_v2(
+                self._owned.native, native_user, native_options, byref(variants), byref(error)
+            )
             if interruption is not None:
                 interruption.check()
             if status:
                 raise error_of(error)
             return read(variants)
         finally:
+            _exit.inside.discard(id(error))
+            _exit.stop_daemon()
             for native in (variants, error, native_user, native_options):
                 lib.exp_free(native)
             if interruption is not None:
@@ -156,4 +158,4 @@ class RemoteEvaluationClient(Client):
                 if callback is not None:
                     callback(user, variants)
 
-        _dispatcher.dispatch(start, tell, self.logger)
+        _dispatcher.dispatch(start, tell, self)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from ._arguments import ratio, utf8, whole
 from ._library import NO_LIMIT, VERSION, lib
-from ._numbers import whole
 from .errors import InvalidArgumentError
 
 DEFAULT_SERVER_URL = "https://api.lab.amplitude.com"
@@ -127,20 +127,21 @@ def _fill(native: Any, config: RemoteEvaluationConfig) -> None:
     if config.server_url != DEFAULT_SERVER_URL:
         _set_text(native, "server_url", config.server_url)
     for name in ("ca_file", "proxy_url", "library"):
-        _set_text(native, name, getattr(config, name))
+        if getattr(config, name) is not None:
+            _set_text(native, name, getattr(config, name))
     for name, largest in _NUMBERS.items():
         value = getattr(config, name)
         if value is not None:
             getattr(lib, f"exp_config_set_{name}")(native, whole(name, value, largest))
-    lib.exp_config_set_fetch_retry_backoff_scalar(native, config.fetch_retry_backoff_scalar)
+    scalar = ratio("fetch_retry_backoff_scalar", config.fetch_retry_backoff_scalar)
+    lib.exp_config_set_fetch_retry_backoff_scalar(native, scalar)
     lib.exp_config_set_fetch_retry_jitter(native, bool(config.fetch_retry_jitter))
     lib.exp_config_set_use_environment_proxy(native, bool(config.use_environment_proxy))
 
 
-def _set_text(native: Any, name: str, value: str | None) -> None:
-    if value is not None:
-        text = value.encode()
-        getattr(lib, f"exp_config_set_{name}_n")(native, text, len(text))
+def _set_text(native: Any, name: str, value: str) -> None:
+    text = utf8(name, value)
+    getattr(lib, f"exp_config_set_{name}_n")(native, text, len(text))
 
 
 def logger_of(config: RemoteEvaluationConfig) -> logging.Logger:

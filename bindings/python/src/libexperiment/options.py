@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._library import NO_LIMIT, free_with, lib
-from ._numbers import whole
+from ._arguments import utf8, whole
+from ._library import NO_LIMIT, Owned, lib
 
 
 class Cancel:
     """A switch that ends the fetches whose options carry it, now and from now on."""
 
     def __init__(self) -> None:
-        self._native = lib.exp_cancel_new()
-        free_with(self, self._native)
+        self._owned = Owned(lib.exp_cancel_new())
 
     def fire(self) -> None:
         """Ends them with FetchCanceledError, without waiting for it. From any thread."""
-        lib.exp_cancel_fire(self._native)
+        lib.exp_cancel_fire(self._owned.native)
 
 
 class FetchOptions:
@@ -76,10 +75,10 @@ def _fill(native: int, options: FetchOptions) -> None:
     if options.tracksExposure is not None:
         lib.exp_fetch_options_set_tracks_exposure(native, bool(options.tracksExposure))
     for flag_key in options.flagKeys or ():
-        text = flag_key.encode()
+        text = utf8("a flag key", flag_key)
         lib.exp_fetch_options_add_flag_key_n(native, text, len(text))
     if options.deadline_millis is not None:
         deadline = whole("deadline_millis", options.deadline_millis, NO_LIMIT)
         lib.exp_fetch_options_set_deadline_millis(native, deadline)
     if options.cancel is not None:
-        lib.exp_fetch_options_set_cancel(native, options.cancel._native)
+        lib.exp_fetch_options_set_cancel(native, options.cancel._owned.native)

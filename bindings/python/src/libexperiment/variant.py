@@ -43,7 +43,7 @@ class Variant:
     def __str__(self) -> str:
         return (
             f"key: {self.key}, value: {self.value}, "
-            f"payload: {self.payload}, metadata: {self.metadata}"
+            f"payload: {self.payload}, metadata:{self.metadata}"
         )
 
     def __repr__(self) -> str:
