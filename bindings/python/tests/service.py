@@ -80,7 +80,9 @@ class Lines(logging.Logger):
 
 def start_python(code: str, *args: str) -> subprocess.Popen[str]:
     """A program with the package and these tests at hand."""
-    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *args]
+    # Newer versions of Python warn of every fork beside threads; some tests are about that.
+    warnings = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
+    command = [sys.executable, *warnings, "-c", textwrap.dedent(code), *args]
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
