@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Play
+from service import run_python
 
 import libexperiment
 from libexperiment import _library
@@ -88,3 +89,9 @@ print(libexperiment.__file__, len(client.fetch_v2(User(user_id="u"))))
     path, count = done.stdout.split()
     assert Path(path).is_relative_to(tmp_path)
     assert count == "4"
+
+
+def test_the_program_of_the_readme_runs(play: Play) -> None:
+    program = re.findall(r"```python\n(.*?)```", (BINDING / "README.md").read_text(), re.S)[0]
+    program = program.replace("Config(\n", f"Config(\n    server_url={play({}).url!r},\n")
+    assert run_python(program).startswith("on {'lines': [")
