@@ -185,9 +185,9 @@ class Run:  # of one case in one way
 
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest, mock: Mock) -> Iterator[dict[Any, Future[Run]]]:
-    """All that were selected, eight at once: most of them only wait."""
+    """All that were selected, four at once: most of them only wait."""
     chosen: list[Any] = [i for i in request.session.items if i.name.startswith("test_case[")]
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(4) as pool:
         yield {i.name: pool.submit(Run, mock=mock, **i.callspec.params) for i in chosen}
 
 
