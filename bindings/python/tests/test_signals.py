@@ -127,3 +127,44 @@ def test_a_handler_may_fetch_while_a_fetch_waits(play: Play) -> None:
     """
     slow, fast = play({"answers": [{"delay_millis": 400}]}), play({})
     assert run_python(program, slow.url, fast.url) == "inner 4\nouter 4\n"
+
+
+def test_of_two_signals_at_once_one_is_raised_and_none_in_the_library(play: Play) -> None:
+    program = """
+        import os, signal, sys, threading
+        from service import Lines
+        from libexperiment import *
+
+        class Struck(Exception):
+            pass
+
+        def handler(*_):
+            raise Struck
+
+        def strike():
+            mask = {signal.SIGUSR1, signal.SIGUSR2}
+            for number in mask:
+                os.kill(os.getpid(), number)
+
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, handler)
+        held, fast = (
+            RemoteEvaluationClient("key", RemoteEvaluationConfig(server_url=url, logger=Lines()))
+            for url in sys.argv[1:]
+        )
+        struck = 0
+        for _ in range(20):
+            timer = threading.Timer(0.01, strike)
+            try:
+                try:
+                    timer.start()
+                    held.fetch_v2(User(user_id="u"))
+                except Struck:
+                    struck += 1
+                timer.join()
+            except Struck:
+                pass
+            assert fast.fetch_v2(User(user_id="u"))
+        print(struck)
+    """
+    assert run_python(program, play(HELD).url, play({}).url) == "20\n"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import threading
+from contextlib import suppress
 from typing import Any, Callable
 
 from . import _logs
@@ -67,11 +69,11 @@ class _Dispatcher:
 
     def _tell(self, pending: int) -> None:
         number = lib.exp_pending_user_data(pending)
-        tell, client = self._pending[number]
         try:
-            tell(pending)
-        except BaseException:  # of the callback; the others are to be told all the same
-            client.logger.exception("the callback of a fetch raised")
+            # None, if a signal's exception ended its start after it had begun.
+            tell, client = self._pending.get(number, (None, None))
+            if tell and client:
+                _tell(tell, pending, client.logger)
         finally:
             lib.exp_free(pending)
             self._ended(number)
@@ -80,6 +82,14 @@ class _Dispatcher:
         with self._lock:
             self._pending.pop(number, None)
             self._lock.notify_all()
+
+
+def _tell(tell: Tell, pending: int, logger: logging.Logger) -> None:
+    try:
+        tell(pending)
+    except BaseException:  # of the callback; the others are to be told all the same
+        with suppress(Exception):
+            logger.exception("the callback of a fetch raised")
 
 
 _dispatcher = _Dispatcher()

@@ -21,7 +21,7 @@ class Interruption:
     """A hook, and what a signal handler raised in it. For one fetch at a time."""
 
     def __init__(self) -> None:
-        self._raised: BaseException | None = None
+        self.raised: BaseException | None = None
         watch = self._watch()
         next(watch)
         # send is a function of C: no Python code runs before the generator's.
@@ -29,18 +29,19 @@ class Interruption:
 
     def check(self) -> None:
         """Raises what a handler raised, if one did."""
-        raised, self._raised = self._raised, None
-        if raised is not None:
-            raise raised
+        if self.raised is not None:
+            raise self.raised
 
     def _watch(self) -> Generator[int, int, None]:
-        while True:
-            try:
-                yield 0 if self._raised is None else 1
-            except GeneratorExit:
-                return
-            except BaseException as raised:
-                self._raised = raised
+        try:
+            while True:
+                yield 0
+        except GeneratorExit:
+            return
+        except BaseException as raised:
+            # Up to the yield no instruction runs the handler of a second signal.
+            self.raised = raised
+            yield 1
 
 
 # Those not in use: a handler may itself fetch, while the outer fetch waits.
@@ -58,4 +59,6 @@ def begin() -> Interruption | None:
 
 
 def end(interruption: Interruption) -> None:
-    _idle.append(interruption)
+    """Gives it back. One in which a handler raised is used up."""
+    if interruption.raised is None:
+        _idle.append(interruption)

@@ -13,6 +13,7 @@ import ctypes
 import itertools
 import logging
 from collections import deque
+from contextlib import suppress
 from ctypes import PYFUNCTYPE, c_char_p, c_int, c_uint64, py_object
 from functools import partial
 from typing import Any
@@ -65,4 +66,5 @@ def flush() -> None:
         number, level, text = entry
         logger = loggers.get(number)
         if logger is not None:
-            logger.log(_LEVELS[level], "%s", text.decode("utf-8", "replace"))
+            with suppress(Exception):  # of a filter: no fetch fails for it
+                logger.log(_LEVELS[level], "%s", text.decode("utf-8", "replace"))
