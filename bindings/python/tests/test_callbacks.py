@@ -42,7 +42,7 @@ def test_five_hundred_fetches_share_one_thread(play: Play, connect: Connect) -> 
 
 def test_a_callback_that_raises_is_called_once_and_logged(play: Play, connect: Connect) -> None:
     lines, calls = Lines(), []
-    client = connect(play({}), logger=lines)
+    client = connect(play({}), logger=lines, connection_pool_max_size=1)
     done = threading.Event()
 
     def callback(*outcome: Any) -> None:

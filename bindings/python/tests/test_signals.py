@@ -52,6 +52,7 @@ def test_ctrl_c_ends_a_fetch_within_100_ms(play: Play) -> None:
 def test_ctrl_c_is_not_lost_in_the_log(play: Play) -> None:
     took, err = interrupt(play(HELD).url, "debug")
     assert took < 0.4
+    assert "fetch: " in err
     assert "Exception ignored" not in err
 
 

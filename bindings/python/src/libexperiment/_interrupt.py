@@ -22,7 +22,8 @@ class Interruption:
 
     def __init__(self) -> None:
         self.raised: BaseException | None = None
-        watch = self._watch()
+        # Twice, as up to Python 3.10 a second signal may strike before the first one's is kept.
+        watch = self._watch(self._watch(_going_on()))
         next(watch)
         # send is a function of C: no Python code runs before the generator's.
         self.hook = InterruptHook(watch.send)
@@ -32,16 +33,19 @@ class Interruption:
         if self.raised is not None:
             raise self.raised
 
-    def _watch(self) -> Generator[int, int, None]:
+    def _watch(self, watched: Generator[int, int, None]) -> Generator[int, int, None]:
         try:
-            while True:
-                yield 0
+            yield from watched
         except GeneratorExit:
             return
         except BaseException as raised:
-            # Up to the yield no instruction runs the handler of a second signal.
             self.raised = raised
             yield 1
+
+
+def _going_on() -> Generator[int, int, None]:
+    while True:
+        yield 0
 
 
 # Those not in use: a handler may itself fetch, while the outer fetch waits.
