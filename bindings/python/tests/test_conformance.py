@@ -8,7 +8,6 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -184,11 +183,11 @@ class Run:  # of one case in one way
 
 
 @pytest.fixture(scope="module")
-def runs(request: pytest.FixtureRequest, mock: Mock) -> Iterator[dict[Any, Future[Run]]]:
-    """All that were selected, four at once: most of them only wait."""
+def runs(request: pytest.FixtureRequest, mock: Mock) -> dict[Any, Future[Run]]:
+    """All that were selected, four at once, and over before pytest takes their time to report."""
     chosen: list[Any] = [i for i in request.session.items if i.name.startswith("test_case[")]
     with ThreadPoolExecutor(4) as pool:
-        yield {i.name: pool.submit(Run, mock=mock, **i.callspec.params) for i in chosen}
+        return {i.name: pool.submit(Run, mock=mock, **i.callspec.params) for i in chosen}
 
 
 @pytest.mark.parametrize("way", WAYS)
