@@ -75,9 +75,9 @@ def test_the_wheel_is_for_any_python_3_on_a_platform(wheel: Path) -> None:
 
 def test_the_wheel_fetches_in_an_empty_environment(wheel: Path, play: Play, tmp_path: Path) -> None:
     python = str(tmp_path / "bin" / "python")
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path)], check=True)
-    install = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-    subprocess.run([*install, "--no-index", str(wheel)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--quiet", "--no-index", str(wheel)], check=True)
     fetch = """
 import sys, libexperiment
 from libexperiment import *
