@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import pickle
@@ -67,9 +68,9 @@ def test_an_http_error_has_its_status_code(play: Play, connect: Connect) -> None
 def test_errors_can_be_pickled(play: Play, connect: Connect) -> None:
     with pytest.raises(FetchTimeoutError) as caught:
         connect(play(HELD), fetch_timeout_millis=50).fetch_v2_or_raise(USER)
-    copy = pickle.loads(pickle.dumps(caught.value))
-    assert type(copy) is FetchTimeoutError
-    assert (str(copy), vars(copy)) == (str(caught.value), vars(caught.value))
+    same = pickle.loads(pickle.dumps(caught.value))
+    assert type(same) is FetchTimeoutError
+    assert (str(same), vars(same)) == (str(caught.value), vars(caught.value))
 
 
 def test_a_fetch_tells_how_it_was(play: Play, connect: Connect) -> None:
@@ -291,6 +292,16 @@ def test_one_client_for_each_key_until_it_is_closed() -> None:
     assert lines.kept[0][0] == "WARNING"
     client.close()
     assert Experiment.initialize_remote("one") is not client
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, pickle.dumps])
+def test_what_is_the_librarys_is_never_duplicated(
+    play: Play, connect: Connect, duplicate: Any
+) -> None:
+    """It would be freed twice, and mean nothing in another process."""
+    for original in (connect(play({})), Cancel(), FetchOptions(cancel=Cancel())):
+        with pytest.raises(TypeError, match="neither be copied nor pickled"):
+            duplicate(original)
 
 
 def test_the_old_fetch_warns_and_leaves_out_what_is_not_deployed(

@@ -17,7 +17,7 @@ from ctypes import (
     c_void_p,
 )
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, NoReturn
 
 VERSION = "0.1.0"
 SONAME = "libexperiment.so.0"
@@ -156,6 +156,10 @@ class Owned:
 
     def __init__(self, native: int) -> None:
         self.native = native
+
+    def __reduce__(self) -> NoReturn:
+        # A copy, or one in another process, would be freed as well.
+        raise TypeError("what the native library owns can neither be copied nor pickled")
 
     def __del__(self, free: Callable[[int], None] = lib.exp_free) -> None:
         if not self.leaks:
