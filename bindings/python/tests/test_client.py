@@ -7,8 +7,10 @@ import inspect
 import logging
 import pickle
 import queue
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -292,6 +294,24 @@ def test_one_client_for_each_key_until_it_is_closed() -> None:
     assert lines.kept[0][0] == "WARNING"
     client.close()
     assert Experiment.initialize_remote("one") is not client
+
+
+def test_threads_that_ask_at_once_get_one_client() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for i in range(50):
+                # Starts the four together.
+                start = threading.Barrier(4)
+
+                def ask(key: str, start: threading.Barrier = start) -> RemoteEvaluationClient:
+                    start.wait(5)
+                    return Experiment.initialize_remote(key)
+
+                assert len({id(client) for client in pool.map(ask, [f"at-once-{i}"] * 4)}) == 1
+    finally:
+        sys.setswitchinterval(interval)
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, pickle.dumps])
