@@ -314,6 +314,16 @@ def test_threads_that_ask_at_once_get_one_client() -> None:
         sys.setswitchinterval(interval)
 
 
+@pytest.mark.parametrize("millis", [-1, 0.5, 86_400_001])
+def test_a_client_is_not_closed_in_a_time_that_cannot_be(
+    play: Play, connect: Connect, millis: Any
+) -> None:
+    client = connect(play({}))
+    with pytest.raises(ValueError, match="timeout_millis"):
+        client.close(millis)
+    assert client.fetch_v2(USER)
+
+
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, pickle.dumps])
 def test_what_is_the_librarys_is_never_duplicated(
     play: Play, connect: Connect, duplicate: Any

@@ -24,6 +24,8 @@ SONAME = "libexperiment.so.0"
 
 #: "No limit", where a time in milliseconds may be that.
 NO_LIMIT = 0xFFFF_FFFF_FFFF_FFFF
+#: The longest time in milliseconds that is one.
+LONGEST_MILLIS = 86_400_000
 
 # Called on any thread, a library's own included: what is passed here must run no Python code of
 # its own (see _logs.py and _interrupt.py). user_data is always a number, never an address.
