@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import HELD, Connect, Play
-from service import Lines
+from service import Lines, run_python
 
 from libexperiment import (
     NO_LIMIT,
@@ -114,6 +114,18 @@ def test_no_payload_fails_a_fetch(play: Play, connect: Connect) -> None:
     assert payload[:2] == [1, float("inf")]
 
 
+def test_an_integer_that_python_is_set_not_to_read_fails_no_fetch(play: Play) -> None:
+    program = """
+        import sys
+        from libexperiment import *
+
+        getattr(sys, "set_int_max_str_digits", lambda digits: None)(640)
+        client = RemoteEvaluationClient("key", RemoteEvaluationConfig(server_url=sys.argv[1]))
+        print(client.fetch_v2(User(user_id="u"))["f"].payload > 1e200)
+    """
+    assert run_python(program, play(answer(f'{{"f": {{"payload": {"9" * 700}}}}}')).url) == "True\n"
+
+
 def test_variants_are_equal_by_key_value_and_payload() -> None:
     assert Variant("v", [1], "k", {"a": 1}) == Variant("v", [1], "k")
     assert Variant("v", [1], "k") != Variant("v", [2], "k")
@@ -161,6 +173,7 @@ def test_arguments_and_defaults_are_the_vendors() -> None:
         ("fetch_retries", 2**32),
         ("fetch_retry_backoff_scalar", 0.5),
         ("fetch_retry_backoff_scalar", "fast"),
+        pytest.param("fetch_retry_backoff_scalar", 10**400, id="beyond a double"),
         ("connection_pool_max_size", 0),
         ("server_url", "ftp://example.com"),
         ("server_url", None),
@@ -338,11 +351,11 @@ def test_the_old_fetch_warns_and_leaves_out_what_is_not_deployed(
     play: Play, connect: Connect
 ) -> None:
     body = """{"on": {"key": "on"}, "off": {"key": "off", "metadata": {"default": true}},
-        "gone": {"key": "on", "metadata": {"deployed": false}}}"""
+        "gone": {"key": "on", "metadata": {"deployed": false}}, "odd": {"metadata": "text"}}"""
     client = connect(play(answer(body)))
     with pytest.warns(DeprecationWarning, match="fetch_v2"):
-        assert list(client.fetch(USER)) == ["on"]
-    assert list(client.fetch_v2_or_raise(USER).deployed()) == ["on"]
+        assert list(client.fetch(USER)) == ["on", "odd"]
+    assert list(client.fetch_v2_or_raise(USER).deployed()) == ["on", "odd"]
 
 
 def test_a_switch_that_was_fired_stays_fired(play: Play, connect: Connect) -> None:
