@@ -113,6 +113,15 @@ class FetchTest < ExperimentTest
     assert_includes seen['requests'].first['body'], number.to_s
   end
 
+  # As JSON has it, but Ruby's parser has not; whole pairs, and backslashes before a "u", stay what they are.
+  def test_half_a_surrogate_pair_in_a_payload_fails_no_fetch
+    body = '{"flag":{"payload":["\ud800","\uDE00 and more","\ud800\u0041 text","\uD83D\ude00","\\\\ud800"]}}'
+    client = client({ answers: [{ body: }] })
+    expected = ["\u{fffd}", "\u{fffd} and more", "\u{fffd}A text", "\u{1f600}", '\ud800']
+    assert_equal expected, client.fetch_v2(nil)['flag'].payload
+    assert_equal expected, Timeout.timeout(5) { client.fetch_async_v2(nil).value }['flag'].payload
+  end
+
   def test_variants_are_equal_by_key_value_and_payload
     one = Variant.new(key: 'k', value: 'v', payload: 1, metadata: { 'a' => 1 })
     other = Variant.new(key: 'k', value: 'v', payload: 1)
