@@ -12,6 +12,7 @@ module AmplitudeExperiment
     INVALID_ARGUMENT = 1
     TIMEOUT = 2
     CANCELED = 7
+    INTERNAL = 10
 
     UNSET = -1
     METRICS_JSON = 0
