@@ -148,6 +148,35 @@ class FetchTest < ExperimentTest
     end
   end
 
+  # Ruby's numbers are larger than the library's: none wraps around to "no limit".
+  def test_a_time_that_cannot_be_is_refused_by_name
+    client = client(VARIANT)
+    [-1, 86_400_001, 2**64, 1.5, '500'].each do |millis|
+      { deadline_millis: -> { client.fetch_v2(nil, FetchOptions.new(deadline_millis: millis)) },
+        timeout_millis: -> { client.close(millis) } }.each do |name, call|
+        assert_includes assert_raises(InvalidArgumentError, "#{name}: #{millis}", &call).message, name.to_s
+      end
+    end
+    refute_predicate client, :closed?
+    assert_equal %w[flag], client.fetch_v2(nil).keys
+  end
+
+  def test_a_text_that_is_not_in_its_encoding_is_refused_by_name_and_not_shown
+    text = "secret \xff".dup.force_encoding(Encoding::US_ASCII)
+    { api_key: -> { RemoteEvaluationClient.new(text) },
+      proxy_url: -> { RemoteEvaluationClient.new('key', RemoteEvaluationConfig.new(proxy_url: text)) },
+      flag_key: -> { client.fetch_v2(nil, FetchOptions.new(flag_keys: [text])) } }.each do |name, call|
+      message = assert_raises(InvalidArgumentError, name.to_s, &call).message
+      assert_equal [true, false], [message.include?(name.to_s), message.include?('secret')]
+    end
+  end
+
+  def test_a_proxys_password_is_not_shown
+    config = RemoteEvaluationConfig.new(proxy_url: 'http://user:secret@proxy')
+    refute_includes config.inspect, 'secret'
+    assert_includes config.inspect, 'fetch_retries'
+  end
+
   def test_a_setting_that_is_nil_is_the_librarys_default
     settings = RemoteEvaluationConfig::DEFAULTS.keys.difference(%i[debug logger server_url]).to_h { |name| [name, nil] }
     assert_empty client({ answers: [{ status: 503 }] }, **settings).fetch_v2(nil)
