@@ -125,6 +125,36 @@ func TestAContextThatEndsBeforeItsDeadlineEndsTheFetch(t *testing.T) {
 	isAll(t, err, context.DeadlineExceeded)
 }
 
+// tardyContext ends later than it says, as every context does whose timer comes late.
+type tardyContext struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c tardyContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+func TestATimeoutOfAContextHasItsCauseHoweverLateTheContextEnds(t *testing.T) {
+	client := open(t, play(t, stalled), Config{})
+	cause := errors.New("no time left")
+	const said = 100 * time.Millisecond
+	ctx, cancel := context.WithTimeoutCause(context.Background(), said+5*time.Millisecond, cause)
+	defer cancel()
+	tardy := tardyContext{ctx, time.Now().Add(said)}
+	err := failure(t, said, func() (map[string]Variant, error) { return client.FetchV2WithContext(nil, tardy) })
+	isAll(t, err, context.DeadlineExceeded, cause)
+
+	never := tardyContext{context.Background(), time.Now().Add(said)}
+	isAll(t, failure(t, said, func() (map[string]Variant, error) { return client.FetchV2WithContext(nil, never) }), context.DeadlineExceeded)
+}
+
+func TestATimeoutOfTheClientIsNoCancellationThoughTheContextIsCanceledMeanwhile(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := (&FetchError{Status: StatusTimeout}).endedBy(ctx); errors.Is(err, context.Canceled) {
+		t.Errorf("%v is a cancellation", err)
+	}
+}
+
 func TestTheLibrarysTimeoutsAreGosTimeouts(t *testing.T) {
 	client := open(t, play(t, stalled), Config{FetchTimeout: 500 * time.Millisecond, ConnectionPoolMaxSize: 1, FetchPoolAcquireTimeout: 50 * time.Millisecond})
 	done := make(chan struct{})
