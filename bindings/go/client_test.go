@@ -419,6 +419,56 @@ func TestLinesReachTheLoggerAtTheirLevelAndAreNoFormats(t *testing.T) {
 	}
 }
 
+// disturber does something whenever it is to warn.
+type disturber struct {
+	recorder
+	disturb func()
+}
+
+func (d *disturber) Warn(string, ...interface{}) { d.disturb() }
+
+// largeUser is one that the library warns of on the thread that fetches.
+var largeUser = &User{UserProperties: map[string]interface{}{"large": strings.Repeat("x", 20_000)}}
+
+func TestLoggersMayFetchThemselvesHoweverManyAtOnce(t *testing.T) {
+	service := play(t, "{}")
+	helper := open(t, service, Config{})
+	var logging sync.WaitGroup
+	logging.Add(cap(calls))
+	log := &disturber{disturb: func() {
+		logging.Done()
+		logging.Wait() // until each place in the library is one of a fetch that logs
+		if _, err := helper.FetchV2(nil); err != nil {
+			t.Error(err)
+		}
+	}}
+	done := make(chan error)
+	for range cap(calls) {
+		client := open(t, service, Config{LoggerProvider: log, LogLevel: logger.Warn})
+		go func() { _, err := client.FetchV2(largeUser); done <- err }()
+	}
+	for range cap(calls) {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			panic("the loggers wait for one another") // closing the clients would wait too
+		}
+	}
+}
+
+func TestWhatALoggerPanicsWithIsDroppedAndHarmsNoFetch(t *testing.T) {
+	log := &disturber{disturb: func() { panic("at the logger") }}
+	client := open(t, play(t, `{"answers": [{}, {"status": 404}, {}]}`), Config{LoggerProvider: log, LogLevel: logger.Warn})
+	for range cap(calls) + 1 { // the first panics on this thread, the second on one of the library's
+		if _, err := client.FetchV2(largeUser); err != nil && statusOf(err) != StatusHTTP {
+			t.Error(err)
+		}
+	}
+}
+
 func TestALoggerIsLetGoWithItsClient(t *testing.T) {
 	gone := make(chan struct{})
 	func() {

@@ -141,6 +141,9 @@ func (r *request) submit(ctx context.Context, client *C.exp_client, queue *C.exp
 	return nil
 }
 
+// isSubmitting tells whether the library has called Go from within a submit on this thread.
+func isSubmitting() bool { return C.go_is_submitting() != 0 }
+
 func cancelPending(pending *C.exp_pending) { C.exp_pending_cancel(pending) }
 
 // outcome is what a fetch came to, in the library's memory.

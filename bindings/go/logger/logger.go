@@ -27,7 +27,8 @@ const (
 )
 
 // LoggerProvider takes log lines: a format of package fmt, and its arguments. Its methods are called
-// by several threads at once. They hold a fetch up if they are slow, and must not close the client.
+// by several threads at once. They hold a fetch up if they are slow, and must not close the client; a
+// panic in one is dropped.
 type LoggerProvider interface {
 	Verbose(message string, args ...interface{})
 	Debug(message string, args ...interface{})
