@@ -48,11 +48,14 @@
 #define EXPERIMENT_HAS_EXCEPTIONS 0
 #endif
 
-/* So that a program compiled in part with and in part without exceptions has both kinds of code. */
+/* So that what is compiled with other exceptions, or with the header of another series, has code of
+ * its own in a program that holds both. */
+#define EXPERIMENT_JOIN(exceptions, major, minor) exceptions##_##major##_##minor
+#define EXPERIMENT_JOINED(exceptions, major, minor) EXPERIMENT_JOIN(exceptions, major, minor)
 #if EXPERIMENT_HAS_EXCEPTIONS
-#define EXPERIMENT_NAMESPACE throwing
+#define EXPERIMENT_NAMESPACE EXPERIMENT_JOINED(throwing, EXP_VERSION_MAJOR, EXP_VERSION_MINOR)
 #else
-#define EXPERIMENT_NAMESPACE nonthrowing
+#define EXPERIMENT_NAMESPACE EXPERIMENT_JOINED(nonthrowing, EXP_VERSION_MAJOR, EXP_VERSION_MINOR)
 #endif
 
 /* Lets the compiler warn of a view that outlives what it looks into. */
@@ -1168,6 +1171,8 @@ class client : public owner<exp_client> {
 } // namespace experiment
 
 #undef EXPERIMENT_NAMESPACE
+#undef EXPERIMENT_JOINED
+#undef EXPERIMENT_JOIN
 #undef EXPERIMENT_LIFETIMEBOUND
 #undef EXPERIMENT_VISIBLE
 
