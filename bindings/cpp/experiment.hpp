@@ -584,8 +584,9 @@ class config : public owner<exp_config> {
      */
     template <class Callback> config &log_callback(Callback callback, log_level max_level) & {
         static_assert(std::is_invocable_v<Callback &, log_level, std::string_view>);
-        log_ = std::make_shared<detail::log_sink_of<Callback>>(std::move(callback));
-        auto sink = std::make_unique<std::shared_ptr<detail::log_sink>>(log_);
+        std::shared_ptr<detail::log_sink> log =
+            std::make_shared<detail::log_sink_of<Callback>>(std::move(callback));
+        auto sink = std::make_unique<std::shared_ptr<detail::log_sink>>(log);
         const exp_status status =
             exp_config_set_log_callback(get(), detail::write_log, sink.get(), detail::release_log,
                                         static_cast<std::int32_t>(max_level));
