@@ -265,8 +265,10 @@ template <class T> class [[nodiscard]] result {
     T &operator*() &noexcept { return *std::get_if<0>(&outcome_); }
     const T &operator*() const &noexcept { return *std::get_if<0>(&outcome_); }
     T operator*() &&noexcept { return std::move(*std::get_if<0>(&outcome_)); }
-    T *operator->() noexcept { return std::get_if<0>(&outcome_); }
-    const T *operator->() const noexcept { return std::get_if<0>(&outcome_); }
+    T *operator->() noexcept EXPERIMENT_LIFETIMEBOUND { return std::get_if<0>(&outcome_); }
+    const T *operator->() const noexcept EXPERIMENT_LIFETIMEBOUND {
+        return std::get_if<0>(&outcome_);
+    }
 
     /** The value; throws the error if there is none, and aborts where nothing can be thrown. */
     T &value() & { return checked(), **this; }
