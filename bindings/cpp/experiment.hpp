@@ -592,8 +592,10 @@ class config : public owner<exp_config> {
         const exp_status status =
             exp_config_set_log_callback(get(), detail::write_log, sink.get(), detail::release_log,
                                         static_cast<std::int32_t>(max_level));
-        if (status == EXP_OK)
+        if (status == EXP_OK) {
             static_cast<void>(sink.release());
+            log_ = std::move(log);
+        }
         return *this;
     }
     template <class Callback> config &&log_callback(Callback callback, log_level max_level) && {
@@ -973,8 +975,8 @@ template <class Callback> struct told {
         const std::unique_ptr<told> self(static_cast<told *>(user_data));
         contained(self->log.get(), [&] {
             if (status == EXP_OK)
-                std::move(self->callback)(
-                    result(experiment::variants(exp_variants_retain(variants))));
+                std::move(self->callback)(result<experiment::variants>(
+                    experiment::variants(exp_variants_retain(variants))));
             else
                 std::move(self->callback)(result<experiment::variants>(experiment::error(error)));
         });
