@@ -9,6 +9,7 @@ package experiment
 import "C"
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -175,7 +176,7 @@ func readVariants(variants *C.exp_variants, count int) map[string]Variant {
 	C.go_read_variants(variants, unsafe.SliceData(lent), C.size_t(count))
 	for _, variant := range lent {
 		result[copied(variant.flag_key)] = newVariant(
-			copied(variant.key), copied(variant.value), []byte(copied(variant.payload)), borrowed(variant.metadata))
+			copied(variant.key), copied(variant.value), bytes.Clone(borrowed(variant.payload)), borrowed(variant.metadata))
 	}
 	return result
 }

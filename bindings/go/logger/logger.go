@@ -16,7 +16,7 @@ type LogLevel int
 const (
 	// Unknown is no choice: Error, or Debug if the Config says Debug.
 	Unknown LogLevel = iota
-	// Verbose and Debug write everything, the users' properties included.
+	// Verbose and Debug write everything.
 	Verbose
 	Debug
 	Info
