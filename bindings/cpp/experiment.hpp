@@ -248,9 +248,11 @@ inline void error::raise() const {
  */
 template <class T> class [[nodiscard]] result {
   public:
+    /** What either of the two is. */
     using value_type = T;
     using error_type = experiment::error;
 
+    /** One with a value, or with an error; so that a function may return either. */
     result(T value) : outcome_(std::in_place_index<0>, std::move(value)) {}
     result(experiment::error error) : outcome_(std::in_place_index<1>, std::move(error)) {}
 
@@ -627,6 +629,7 @@ class user : public owner<exp_user> {
         return user(user_out);
     }
 #if EXPERIMENT_HAS_EXCEPTIONS
+    /** As try_from_json. */
     static user from_json(std::string_view json) { return try_from_json(json).value(); }
 #endif
 
@@ -810,7 +813,9 @@ class variants : public owner<exp_variants> {
 
     /** How many variants there are. */
     std::size_t size() const noexcept { return exp_variants_count(get()); }
+    /** Whether there is none. */
     bool empty() const noexcept { return size() == 0; }
+    /** The range of them, each a `variant_view`. */
     iterator begin() const noexcept EXPERIMENT_LIFETIMEBOUND;
     iterator end() const noexcept EXPERIMENT_LIFETIMEBOUND;
 
@@ -840,6 +845,7 @@ class variants : public owner<exp_variants> {
         return variants(variants_out);
     }
 #if EXPERIMENT_HAS_EXCEPTIONS
+    /** As try_filter_deployed. */
     variants filter_deployed() const { return try_filter_deployed().value(); }
 #endif
 
@@ -921,6 +927,7 @@ class pending : public owner<exp_pending> {
         return variants(variants_out);
     }
 #if EXPERIMENT_HAS_EXCEPTIONS
+    /** As try_take. */
     variants take() { return try_take().value(); }
 #endif
 
@@ -942,6 +949,7 @@ class completions : public owner<exp_completions> {
         return made;
     }
 #if EXPERIMENT_HAS_EXCEPTIONS
+    /** As try_create. */
     completions() : completions(try_create().value()) {}
 #endif
 

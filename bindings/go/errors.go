@@ -12,6 +12,7 @@ import (
 type Status int
 
 const (
+	// StatusOK: there are variants; no FetchError has it.
 	StatusOK Status = iota
 	// StatusInvalidArgument: an argument or a setting is not what it must be; the message names it.
 	StatusInvalidArgument
@@ -89,6 +90,7 @@ type Report struct {
 // canceled fetch is context.Canceled, and a closed client is net.ErrClosed. What the context gives as
 // its cause is found too. FetchError is a net.Error.
 type FetchError struct {
+	// Status is what went wrong.
 	Status Status
 	// Message is one line that says what happened and what to do, without the API key and without
 	// anything of the user.

@@ -19,6 +19,7 @@ const (
 	// Verbose and Debug write everything.
 	Verbose
 	Debug
+	// Info, Warn and Error write lines that are as loud as that, and louder ones.
 	Info
 	Warn
 	Error
