@@ -584,7 +584,8 @@ class config : public owner<exp_config> {
      * Who takes log lines up to a level, as `callback(log_level, std::string_view)`, in place of
      * who did before; without one nothing is written anywhere. On any thread, several at once. The
      * line is borrowed for the call. What it throws is dropped. It is destroyed, on the thread
-     * where that happens, when the settings and all clients made of them are gone.
+     * where that happens, when the settings and all clients made of them are gone; so it must not
+     * own such a client.
      */
     template <class Callback> config &log_callback(Callback callback, log_level max_level) & {
         static_assert(std::is_invocable_v<Callback &, log_level, std::string_view>);
