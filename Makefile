@@ -13,7 +13,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 
 VERSION := $(shell packaging/version)
 SONAME := libexperiment.so.$(firstword $(subst ., ,$(VERSION)))
-C_SOURCES = $(wildcard tests/c/*.[ch] tests/conformance/*.[ch] examples/c/*.[ch] packaging/*/*.[ch] benches/*.c \
+C_SOURCES = $(wildcard tests/c/*.[ch] tests/faults/*/*.c tests/conformance/*.[ch] examples/c/*.[ch] packaging/*/*.[ch] benches/*.c \
 	bindings/cpp/*.[ch]pp bindings/cpp/tests/*.[ch]pp examples/cpp/*.cpp)
 MOCK_SERVICE = $(shell $(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/mock-service
 
@@ -29,8 +29,8 @@ export CC
 endif
 
 .NOTPARALLEL:
-.PHONY: help toolchain build demo test races sim check lint fmt header msrv install clean
-.PHONY: test-rust test-simulation test-library test-examples test-conformance test-bindings mock-service tools
+.PHONY: help toolchain build demo test faults races sim check lint fmt header msrv install clean
+.PHONY: test-rust test-simulation test-library test-examples test-conformance test-bindings test-faults mock-service tools
 .PHONY: demo-cpp demo-go demo-python demo-ruby test-cpp test-go test-python test-ruby
 
 help: ## lists these targets
@@ -51,7 +51,7 @@ demo: build mock-service ## fetches for two users from a mock of the service, th
 demo-cpp demo-go demo-python demo-ruby: demo-%: build mock-service ## the same in that language
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh $*
 
-test: toolchain lint build test-rust test-simulation test-library test-examples test-conformance test-bindings test-speed ## everything that can be tested
+test: toolchain lint build test-rust test-simulation test-library test-examples test-conformance test-bindings test-faults test-speed ## everything that can be tested
 
 test-rust:
 	$(CARGO) test --locked --workspace --features test-panic
@@ -83,6 +83,13 @@ test-bindings: test-cpp test-go test-python test-ruby
 # Formatting, lints, tests and the cases of tests/conformance, by the tools of that language.
 test-cpp test-go test-python test-ruby: test-%: build mock-service ## the binding of that language
 	@MOCK_SERVICE=$(MOCK_SERVICE) bindings/$*/test
+
+# Whatever goes wrong, in five ways of fetching: tests/faults.
+test-faults: build
+	EXPERIMENT_BUILD=$(CURDIR)/build $(CARGO) test --locked --test faults
+
+faults: build ## the fault matrix, written to docs/faults.md; FAULTS_SEED=N plays it again
+	EXPERIMENT_BUILD=$(CURDIR)/build FAULTS_REPORT=$(CURDIR)/docs/faults.md $(CARGO) test --locked --test faults
 
 # Instructions, not seconds: they hardly depend on what else the machine does.
 test-speed: build
