@@ -65,6 +65,12 @@ pub fn requests() -> Vec<Fault> {
             http(413),
             Answer::reply(413, &[], "too large"),
         ),
+        // Expected, and not so yet: who cannot send any more still reads what has come.
+        reading(
+            "512 KB of user, refused with 413 and closed before they are read",
+            http(413),
+            Answer::reply(413, &[], "too large").then(Step::Close),
+        ),
         reading(
             "512 KB of user, answered before they are read",
             Gets::Variants,

@@ -56,6 +56,10 @@ pub fn resolver(world: &World) -> Vec<Fault> {
         named(world, "a name that is there every other time, and now is", Gets::Own, {
             Says::InTurn(vec![here(), Says::Code(3)])
         }),
+        // Expected, and not so yet: addresses none of which serves are no reason not to ask again.
+        named(world, "an address that refuses, and then the name has another", NETWORK, {
+            Says::Addresses(vec![DEAD])
+        }),
     ];
     faults.push(refused_everywhere(world));
     let dead = [

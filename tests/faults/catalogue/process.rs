@@ -170,6 +170,15 @@ fn signals() -> Vec<Fault> {
     };
     vec![
         stopped("stopped for 100 ms while it waits (SIGSTOP)", Gets::Own, late, 100),
+        // Expected, and not so yet: back as soon as the process goes on.
+        stopped(
+            "stopped until its time is over (SIGSTOP)",
+            Gets::Either(&["EXP_ERR_TIMEOUT"]),
+            silence,
+            450,
+        )
+        .settings(json!({"fetch_timeout_millis": 300}))
+        .bound_millis(500),
         storm("SIGALRM each 0.5 ms, with SA_RESTART", Gets::Own, late, "restart"),
         storm("SIGALRM each 0.5 ms, with SA_RESTART, in vain", WAITS, silence, "restart"),
         storm("SIGALRM each 0.5 ms, without SA_RESTART", Gets::Own, late, "interrupt"),
