@@ -151,13 +151,26 @@ impl Connections {
 
     /// Gives a lease back, and closes what has been unused for too long.
     fn give_back(&self, lease: Lease) {
-        let warm = self.places[lease.slot()].lock().as_ref().is_some_and(Connection::is_open);
+        let slot = lease.slot();
+        let warm = self.places[slot].lock().as_ref().is_some_and(Connection::is_open);
         let mut desk = self.desk.lock();
         let now = clock::now();
         let bells = desk.dispatch.release(now, lease, warm);
         let unused = self.take_unused(&mut desk, now);
         self.leave(desk, bells);
         self.close_all(unused);
+        if self.closing.is_fired() {
+            self.clear(slot);
+        }
+    }
+
+    /// Once closing: gives up what a place holds, its bell's descriptor too, unless somebody is at
+    /// it, who does so on leaving.
+    fn clear(&self, slot: usize) {
+        let place = self.places[slot].try_lock().and_then(|mut place| place.take());
+        if let Some(mut connection) = place {
+            self.transport.close(&mut connection, CloseReason::Shutdown);
+        }
     }
 
     /// Takes out of reach, under the lock, the connections that nobody has used for too long; all
@@ -186,6 +199,7 @@ impl Connections {
         let unused = self.take_unused(&mut desk, now);
         self.leave(desk, bells);
         self.close_all(unused);
+        (0..self.places.len()).for_each(|slot| self.clear(slot));
     }
 
     /// How things stand now.

@@ -97,15 +97,33 @@ pub fn wait_ready(sources: &[(RawFd, Interest)], deadline: Deadline) -> io::Resu
             Interest::Writable => libc::POLLOUT,
         };
     }
-    let count = sources.len().min(MAX_SOURCES) as libc::nfds_t;
-    let left = deadline.remaining(clock::now()).map(timespec);
-    let timeout = left.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: `polled` has at least `count` elements; `timeout` is NULL (no bound) or points to a
-    // timespec that outlives the call; the signal mask is left alone.
-    let result = unsafe { libc::ppoll(polled.as_mut_ptr(), count, timeout, ptr::null()) };
-    check(result)?;
+    check(poll(&mut polled[..sources.len().min(MAX_SOURCES)], deadline))?;
     let ready = polled.iter().enumerate().filter(|(_, source)| source.revents != 0);
     Ok(ready.fold(0, |bits, (i, _)| bits | 1 << i))
+}
+
+/// poll(2) as long as whole milliseconds are left: the kernel keeps its deadline also if the process
+/// is stopped meanwhile, whereas ppoll(2) goes on with what was left of its timeout when it is
+/// continued. That is for what is below a millisecond.
+fn poll(sources: &mut [libc::pollfd], deadline: Deadline) -> libc::c_int {
+    let count = sources.len() as libc::nfds_t;
+    loop {
+        let left = deadline.remaining(clock::now());
+        let millis = left
+            .map_or(-1, |left| libc::c_int::try_from(left.as_millis()).unwrap_or(libc::c_int::MAX));
+        if millis == 0 {
+            let left = left.map(timespec);
+            let timeout = left.as_ref().map_or(ptr::null(), ptr::from_ref);
+            // SAFETY: `sources` has `count` elements; `timeout` points to a timespec that outlives
+            // the call; the signal mask is left alone.
+            return unsafe { libc::ppoll(sources.as_mut_ptr(), count, timeout, ptr::null()) };
+        }
+        // SAFETY: `sources` has `count` elements.
+        let result = unsafe { libc::poll(sources.as_mut_ptr(), count, millis) };
+        if result != 0 {
+            return result;
+        }
+    }
 }
 
 /// How many descriptors one wait takes: sockets that race to connect, and a signal to stop.

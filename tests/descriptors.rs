@@ -8,6 +8,7 @@ use std::time::Duration;
 use experiment::cancel::Cancel;
 use experiment::client::Client;
 use experiment::config::Config;
+use experiment::deadline::Limit;
 use experiment::options::FetchOptions;
 use mock_service::{BlackHole, MockService, Script, Step};
 use support::net::open_descriptors;
@@ -38,8 +39,9 @@ fn use_up(settings: &mut Config, user_bytes: usize) -> Client {
 /// closed a moment later, by threads of their own.
 fn leaves_nothing(what: &str, outside: usize, client: Client) {
     wait_until(what, || open_descriptors() <= outside + 2 * POOL);
-    drop(client);
+    let _ = client.close(Limit::millis(0));
     wait_until(what, || open_descriptors() <= outside);
+    drop(client);
 }
 
 #[test]

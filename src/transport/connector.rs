@@ -59,7 +59,10 @@ impl<In: Transport> Connector<In> for SocketConnector {
         self.control.enter(Phase::Resolve);
         let addresses = self.resolver.resolve(host, &self.control)?;
         self.control.enter(Phase::Connect);
-        let Racer { enlisted, stream, address } = race(&addresses, port, &self.control)?;
+        let winner = race(&addresses, port, &self.control);
+        let Racer { enlisted, stream, address } = winner.inspect_err(|_| {
+            self.resolver.distrust(host);
+        })?;
         if addresses.len() > 1 {
             self.resolver.prefer(host, address);
         }

@@ -244,6 +244,14 @@ impl Resolver {
         }
     }
 
+    /// No address of it accepted a connection: whoever comes next asks again, since the name may
+    /// have moved.
+    pub fn distrust(&self, host: &str) {
+        if let Some(known) = self.state.lock().hosts.get_mut(host) {
+            known.fresh_until = None;
+        }
+    }
+
     /// Puts the address that accepted a connection in front, for the next time.
     pub fn prefer(&self, host: &str, address: IpAddr) {
         if let Some(known) = self.state.lock().hosts.get_mut(host) {

@@ -31,18 +31,23 @@ pub struct Socket {
     stream: TcpStream,
     control: Arc<Control>,
     buffers: SocketBuffers,
+    /// Why the peer takes nothing any more. It may have said something before.
+    refused: Option<io::Error>,
 }
 
 impl Socket {
     /// `stream` is connected and does not block.
     pub fn new(stream: TcpStream, enlisted: Enlisted, control: Arc<Control>) -> Self {
         control.socket_opened();
-        Socket { _enlisted: enlisted, stream, control, buffers: SocketBuffers::default() }
+        let buffers = SocketBuffers::default();
+        Socket { _enlisted: enlisted, stream, control, buffers, refused: None }
     }
 
+    /// Sends what is held back. If the peer does not take it, that is told by the next read: what
+    /// it said before, like a 413 to a large request, is the answer.
     fn flush(&mut self) -> io::Result<()> {
         let mut sent = 0;
-        while sent < self.buffers.held_back {
+        while sent < self.buffers.held_back && self.refused.is_none() {
             // A peer that takes and gives without a pause never makes us wait.
             self.control.check(false)?;
             match self.stream.write(&self.buffers.output[sent..self.buffers.held_back]) {
@@ -51,6 +56,7 @@ impl Socket {
                     sent += written;
                     self.control.note_sent();
                 }
+                Err(error) if is_end(&error) => self.refused = Some(error),
                 Err(error) => self.wait_after(error, Interest::Writable)?,
             }
         }
@@ -68,6 +74,17 @@ impl Socket {
                 Err(error) if !self.control.is_patient() => return Err(error),
                 Err(error) => self.wait_after(error, Interest::Readable)?,
             }
+        }
+    }
+
+    /// What a peer that takes nothing any more has said before: it is there, or will never be.
+    fn read_last_words(&mut self, refused: io::Error) -> io::Result<usize> {
+        match self.stream.read(self.buffers.input_append_buf()) {
+            Ok(amount) if amount > 0 => {
+                self.refused = Some(refused);
+                Ok(amount)
+            }
+            _ => Err(refused),
         }
     }
 
@@ -106,16 +123,26 @@ impl Transport for Socket {
 
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
         self.flush()?;
-        self.control.sent_all();
-        let amount = self.read()?;
+        let amount = match self.refused.take() {
+            Some(refused) => self.read_last_words(refused)?,
+            None => {
+                self.control.sent_all();
+                self.read()?
+            }
+        };
         self.buffers.input_appended(amount);
         Ok(amount > 0)
     }
 
     /// Not asked: the layer above looks with a read that must find nothing.
     fn is_open(&mut self) -> bool {
-        self.buffers.input().is_empty()
+        self.buffers.input().is_empty() && self.refused.is_none()
     }
+}
+
+/// Whether the peer has ended the connection.
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 /// One buffer each way, allocated when first used and kept as long as the connection.
