@@ -29,8 +29,9 @@ export CC
 endif
 
 .NOTPARALLEL:
-.PHONY: help toolchain build demo test races sim check lint fmt header msrv install clean
-.PHONY: test-rust test-simulation test-library test-examples test-conformance test-bindings mock-service tools
+.PHONY: help toolchain build demo test races memory fuzz soak sim check lint fmt header msrv install clean
+.PHONY: test-rust test-simulation test-library test-examples test-conformance test-bindings test-fuzz test-soak
+.PHONY: mock-service tools
 .PHONY: demo-cpp demo-go demo-python demo-ruby test-cpp test-go test-python test-ruby
 
 help: ## lists these targets
@@ -93,7 +94,24 @@ bench: toolchain build ## a warm fetch beside libcurl, stock ureq and a bare soc
 	$(CARGO) bench --locked --bench overshoot
 
 races: mock-service ## the tests of asynchronous fetches under ThreadSanitizer; slow
-	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-races
+	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-sanitizer thread
+
+memory: mock-service ## the tests in C under AddressSanitizer, for leaks and undefined behaviour too; slow
+	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-sanitizer address
+
+fuzz: ## each target of fuzz/ for FUZZ_SECONDS (60)
+	@packaging/fuzz $${FUZZ_SECONDS:-60}
+
+# The corpus of each target, and five seconds more.
+test-fuzz:
+	@packaging/fuzz 5
+
+soak: ## a million fetches with faults, SOAK_FETCHES another number: memory, descriptors, threads stay flat
+	SOAK_FETCHES=$${SOAK_FETCHES:-1000000} $(CARGO) test --locked --test soak -- --nocapture
+
+# What `test-rust` runs of it, with the figures.
+test-soak:
+	$(CARGO) test --locked --test soak -- --nocapture
 
 mock-service:
 	@$(CARGO) build --locked --quiet --package mock-service
