@@ -87,7 +87,10 @@ fn check_bypass(mut config: Config, hosts: &str, more_hosts: &str) {
     let url = config.effective_server_url();
     let authority = url.split("://").nth(1).unwrap_or_default().split('/').next();
     let authority = authority.unwrap_or_default();
-    assert!(bypasses(&format!("{authority},{hosts}")), "{authority}");
+    // Of what is no host's name the list's own signs mean something else.
+    let is_name = authority.starts_with(|char: char| char.is_ascii_alphanumeric() || char == '[')
+        && authority.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte));
+    assert!(!is_name || bypasses(&format!("{authority},{hosts}")), "{authority}");
     assert!(!bypasses(""));
 }
 

@@ -130,12 +130,15 @@ fn add_group(user: &mut User, model: &mut Model, kind: &str, name: &str) -> Resu
         let groups = fields.entry("groups").or_insert_with(|| Map::new().into());
         let groups = groups.as_object_mut().expect("it can");
         let names = groups.entry(kind).or_insert_with(|| Value::Array(Vec::new()));
-        if !names.is_array() {
-            *names = vec![names.take()].into();
-        }
-        let names = names.as_array_mut().expect("an array");
-        if !names.iter().any(|known| known == name) {
-            names.push(name.into());
+        // A single name may stand without its array.
+        if *names != name {
+            if !names.is_array() {
+                *names = vec![names.take()].into();
+            }
+            let names = names.as_array_mut().expect("an array");
+            if !names.iter().any(|known| known == name) {
+                names.push(name.into());
+            }
         }
     }
     result

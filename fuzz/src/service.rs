@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub struct Service {
     orders: Sender<Option<Play>>,
     /// An order waits.
     bell: UnixStream,
-    settled: Receiver<()>,
+    settled: Mutex<Receiver<()>>,
 }
 
 impl Service {
@@ -45,7 +46,7 @@ impl Service {
         let server =
             Server { listener, ear, orders: taken, settle, play: None, connections: Vec::new() };
         thread::spawn(|| server.run());
-        Service { url, orders, bell, settled }
+        Service { url, orders, bell, settled: Mutex::new(settled) }
     }
 
     pub fn url(&self) -> &str {
@@ -63,9 +64,10 @@ impl Service {
     }
 
     fn order(&self, order: Option<Play>) {
+        let settled = self.settled.lock().expect("nobody has failed with it");
         self.orders.send(order).expect("the service runs");
         (&self.bell).write_all(b".").expect("the service runs");
-        self.settled.recv().expect("the service runs");
+        settled.recv().expect("the service runs");
     }
 }
 
