@@ -4,9 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -31,22 +29,17 @@ pub enum Then {
 
 pub struct Service {
     url: String,
-    orders: Sender<Option<Play>>,
-    /// An order waits.
-    bell: UnixStream,
-    settled: Mutex<Receiver<()>>,
+    play: Arc<Mutex<Option<Play>>>,
 }
 
 impl Service {
     pub fn start() -> Service {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-        let (bell, ear) = UnixStream::pair().expect("two descriptors");
-        let ((orders, taken), (settle, settled)) = (channel(), channel());
-        let server =
-            Server { listener, ear, orders: taken, settle, play: None, connections: Vec::new() };
+        let play = Arc::default();
+        let server = Server { listener, play: Arc::clone(&play), connections: Vec::new() };
         thread::spawn(|| server.run());
-        Service { url, orders, bell, settled: Mutex::new(settled) }
+        Service { url, play }
     }
 
     pub fn url(&self) -> &str {
@@ -55,19 +48,12 @@ impl Service {
 
     /// Plays this to the next request.
     pub fn play(&self, play: Play) {
-        self.order(Some(play));
+        *self.play.lock().unwrap() = Some(play);
     }
 
-    /// Forgets what is to be played. All that was sent to the client until now has arrived.
+    /// Forgets what is to be played. What is being played has been sent when this returns.
     pub fn settle(&self) {
-        self.order(None);
-    }
-
-    fn order(&self, order: Option<Play>) {
-        let settled = self.settled.lock().expect("nobody has failed with it");
-        self.orders.send(order).expect("the service runs");
-        (&self.bell).write_all(b".").expect("the service runs");
-        settled.recv().expect("the service runs");
+        self.play.lock().unwrap().take();
     }
 }
 
@@ -79,10 +65,8 @@ pub fn refused_url() -> String {
 
 struct Server {
     listener: TcpListener,
-    ear: UnixStream,
-    orders: Receiver<Option<Play>>,
-    settle: Sender<()>,
-    play: Option<Play>,
+    /// Locked as long as it is being played.
+    play: Arc<Mutex<Option<Play>>>,
     connections: Vec<Connection>,
 }
 
@@ -98,7 +82,7 @@ impl Server {
     fn run(mut self) {
         loop {
             let ready = self.wait();
-            for at in (0..self.connections.len()).rev().filter(|at| ready[at + 2]) {
+            for at in (0..self.connections.len()).rev().filter(|at| ready[at + 1]) {
                 let connection = self.connections.swap_remove(at);
                 let kept = self.serve(connection);
                 self.connections.extend(kept);
@@ -109,20 +93,13 @@ impl Server {
                 let kept = self.welcome(stream);
                 self.connections.extend(kept);
             }
-            if ready[1] {
-                if !matches!(self.ear.read(&mut [0]), Ok(1)) {
-                    return;
-                }
-                self.play = self.orders.recv().expect("the bell rang");
-                self.settle.send(()).expect("somebody waits");
-            }
         }
     }
 
-    /// Which of listener, bell and connections have something.
+    /// Which of listener and connections have something.
     fn wait(&self) -> Vec<bool> {
         let connections = self.connections.iter().map(|connection| connection.stream.as_raw_fd());
-        let all = [self.listener.as_raw_fd(), self.ear.as_raw_fd()].into_iter().chain(connections);
+        let all = [self.listener.as_raw_fd()].into_iter().chain(connections);
         let mut polled: Vec<_> =
             all.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
         // SAFETY: the array has as many elements as it says.
@@ -130,19 +107,20 @@ impl Server {
         polled.iter().map(|source| source.revents != 0).collect()
     }
 
-    fn welcome(&mut self, stream: TcpStream) -> Option<Connection> {
+    fn welcome(&self, stream: TcpStream) -> Option<Connection> {
         stream.set_nodelay(true).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
         stream.set_write_timeout(Some(Duration::from_secs(1))).ok()?;
         let connection = Connection { stream, answered: 0, is_finished: false };
-        match self.play.take_if(|play| play.early) {
+        let mut play = self.play.lock().unwrap();
+        match play.take_if(|play| play.early) {
             Some(play) => connection.play(&play, 1),
             None => Some(connection),
         }
     }
 
     /// Reads a request and answers it, if the connection has not ended.
-    fn serve(&mut self, mut connection: Connection) -> Option<Connection> {
+    fn serve(&self, mut connection: Connection) -> Option<Connection> {
         let user = connection.request()?;
         if connection.is_finished {
             return Some(connection);
@@ -151,7 +129,8 @@ impl Server {
             connection.answered -= 1;
             return Some(connection);
         }
-        match self.play.take_if(|play| !play.early) {
+        let mut play = self.play.lock().unwrap();
+        match play.take_if(|play| !play.early) {
             Some(play) => connection.play(&play, 0),
             None => {
                 let body = format!(r#"{{"user":{{"key":"on","payload":{user}}}}}"#);
