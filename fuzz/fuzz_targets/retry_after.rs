@@ -35,20 +35,17 @@ const MONTHS: [&str; 12] =
 
 /// Seconds from 1970 on, of a date in one of the three forms of RFC 9110, section 5.6.7.
 fn seconds(date: &str) -> Option<u64> {
+    if let Some((weekday, date)) = date.split_once(", ")
+        && let Some(weekday) = DAYS.iter().position(|name| *name == weekday)
+    {
+        return in_words(weekday, date);
+    }
     let words: Vec<&str> = date.split(' ').collect();
     match words[..] {
         // Sun, 06 Nov 1994 08:49:37 GMT
         [weekday, day, month, year, time, "GMT"] => {
             let weekday = DAYS.iter().position(|name| weekday == format!("{},", &name[..3]))?;
             of(weekday, number(day, 2)?, month, number(year, 4)?, time)
-        }
-        // Sunday, 06-Nov-94 08:49:37 GMT
-        [weekday, date, time, "GMT"] => {
-            let weekday = DAYS.iter().position(|name| weekday == format!("{name},"))?;
-            let [day, month, year] = date.split('-').collect::<Vec<_>>()[..] else { return None };
-            let year = number(year, 2)?;
-            let year = if year < 70 { year + 2000 } else { year + 1900 };
-            of(weekday, number(day, 2)?, month, year, time)
         }
         // Sun Nov  6 08:49:37 1994
         [weekday, month, "", day, time, year] => {
@@ -61,6 +58,18 @@ fn seconds(date: &str) -> Option<u64> {
         }
         _ => None,
     }
+}
+
+/// Sunday, 06-Nov-94 08:49:37 GMT, with anything for the second space, as httpdate has it.
+fn in_words(weekday: usize, date: &str) -> Option<u64> {
+    if !date.is_ascii() || date.len() != "06-Nov-94 08:49:37 GMT".len() {
+        return None;
+    }
+    let (date, time) = (&date[..9], date[10..].strip_suffix(" GMT")?);
+    let [day, month, year] = date.split('-').collect::<Vec<_>>()[..] else { return None };
+    let year = number(year, 2)?;
+    let year = if year < 70 { year + 2000 } else { year + 1900 };
+    of(weekday, number(day, 2)?, month, year, time)
 }
 
 fn number(text: &str, digits: usize) -> Option<u64> {

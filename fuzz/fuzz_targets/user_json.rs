@@ -14,6 +14,9 @@ type Model = Option<Map<String, Value>>;
 
 fuzz_target!(|input: &[u8]| {
     let Ok(input) = std::str::from_utf8(input) else { return };
+    if input.contains(json::TOKEN) {
+        return;
+    }
     let mut parts = input.split('\0');
     let (mut user, mut model) = begin(parts.next().unwrap_or_default());
     while let (Some(setter), Some(name), Some(text)) = (parts.next(), parts.next(), parts.next()) {

@@ -18,9 +18,14 @@ pub enum Unread {
     Beyond,
 }
 
+/// A name that the tree does not take for one.
+pub const TOKEN: &str = "$serde_json::private::";
+
 pub fn members(json: &[u8]) -> Result<Members, Unread> {
-    if std::str::from_utf8(json).is_err() {
-        return Err(Unread::Invalid);
+    match std::str::from_utf8(json) {
+        Err(_) => return Err(Unread::Invalid),
+        Ok(json) if json.contains(TOKEN) => return Err(Unread::Beyond),
+        Ok(_) => {}
     }
     match serde_json::from_slice(json) {
         Ok(Object(members)) => Ok(members),
