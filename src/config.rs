@@ -294,7 +294,7 @@ fn parse_base_url(name: &str, url: &str) -> Result<Uri, Error> {
         return Err(refuse("the value holds a user name"));
     }
     let port = authority.as_str()[host.len()..].trim_start_matches(':');
-    if !port.is_empty() && authority.port_u16().is_none_or(|port| port == 0) {
+    if !port.is_empty() && !port.parse().is_ok_and(|port: u16| port > 0) {
         return Err(refuse("its port is not 1 to 65535"));
     }
     if uri.query().is_some() || url.contains('#') {
@@ -491,6 +491,7 @@ mod tests {
             ("http://host[::1]:80", "no host"),
             ("http://ho[st]", "no host"),
             ("http://[host]:80", "no host"),
+            ("http://[::1].host:80", "port"),
         ] {
             let error = Config::default().set_server_url(url).expect_err(url);
             assert_eq!(error.status, Status::InvalidArgument, "{url}");
