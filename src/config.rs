@@ -293,8 +293,9 @@ fn parse_base_url(name: &str, url: &str) -> Result<Uri, Error> {
     if authority.as_str().contains('@') {
         return Err(refuse("the value holds a user name"));
     }
-    let port = authority.as_str()[host.len()..].trim_start_matches(':');
-    if !port.is_empty() && !port.parse().is_ok_and(|port: u16| port > 0) {
+    let rest = &authority.as_str()[host.len()..];
+    let is_port = |text: &str| text.is_empty() || text.parse().is_ok_and(|port: u16| port > 0);
+    if !rest.is_empty() && !rest.strip_prefix(':').is_some_and(is_port) {
         return Err(refuse("its port is not 1 to 65535"));
     }
     if uri.query().is_some() || url.contains('#') {
@@ -492,6 +493,7 @@ mod tests {
             ("http://ho[st]", "no host"),
             ("http://[host]:80", "no host"),
             ("http://[::1].host:80", "port"),
+            ("http://[::1]80", "port"),
         ] {
             let error = Config::default().set_server_url(url).expect_err(url);
             assert_eq!(error.status, Status::InvalidArgument, "{url}");
