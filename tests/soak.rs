@@ -252,15 +252,3 @@ fn fault(drawn: &mut Drawn) -> Answer {
         _ => Answer::service().then(Step::Close),
     }
 }
-
-/// Numbers that are the same every time.
-struct Drawn(u64);
-
-impl Drawn {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
