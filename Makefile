@@ -29,8 +29,9 @@ export CC
 endif
 
 .NOTPARALLEL:
-.PHONY: help toolchain build demo test faults races sim check lint fmt header msrv install clean
-.PHONY: test-rust test-simulation test-library test-examples test-conformance test-bindings test-faults mock-service tools
+.PHONY: help toolchain build demo test faults races memory fuzz soak sim check lint fmt header msrv install
+.PHONY: clean test-rust test-simulation test-library test-examples test-conformance test-bindings
+.PHONY: test-faults test-fuzz test-soak mock-service tools
 .PHONY: demo-cpp demo-go demo-python demo-ruby test-cpp test-go test-python test-ruby
 
 help: ## lists these targets
@@ -51,7 +52,7 @@ demo: build mock-service ## fetches for two users from a mock of the service, th
 demo-cpp demo-go demo-python demo-ruby: demo-%: build mock-service ## the same in that language
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh $*
 
-test: toolchain lint build test-rust test-simulation test-library test-examples test-conformance test-bindings test-faults test-speed ## everything that can be tested
+test: toolchain lint build test-rust test-simulation test-library test-examples test-conformance test-bindings test-faults test-fuzz test-speed ## everything that can be tested
 
 test-rust:
 	$(CARGO) test --locked --workspace --features test-panic
@@ -100,7 +101,24 @@ bench: toolchain build ## a warm fetch beside libcurl, stock ureq and a bare soc
 	$(CARGO) bench --locked --bench overshoot
 
 races: mock-service ## the tests of asynchronous fetches under ThreadSanitizer; slow
-	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-races
+	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-sanitizer thread
+
+memory: mock-service ## the tests in C under AddressSanitizer, for leaks and undefined behaviour too; slow
+	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-sanitizer address
+
+fuzz: ## each target of fuzz/ for FUZZ_SECONDS (60)
+	@packaging/fuzz $${FUZZ_SECONDS:-60}
+
+# The corpus of each target, and five seconds more, the same each time.
+test-fuzz:
+	@FUZZ_SEED=1 packaging/fuzz 5
+
+soak: ## a million fetches with faults, SOAK_FETCHES another number: memory, descriptors, threads stay flat
+	SOAK_FETCHES=$${SOAK_FETCHES:-1000000} $(CARGO) test --locked --test soak -- --nocapture
+
+# What `test-rust` runs of it, with the figures.
+test-soak:
+	$(CARGO) test --locked --test soak -- --nocapture
 
 mock-service:
 	@$(CARGO) build --locked --quiet --package mock-service

@@ -1,5 +1,6 @@
 //! What a client can be told: each setting with its unit, range and default, checked when set.
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -285,20 +286,28 @@ fn parse_base_url(name: &str, url: &str) -> Result<Uri, Error> {
         return Err(refuse("its scheme is not http or https"));
     }
     let authority = uri.authority().ok_or_else(|| refuse("the value has no host"))?;
-    if authority.host().is_empty() {
+    let host = authority.host();
+    if host.is_empty() || host.contains(['[', ']']) && !is_bracketed_address(host) {
         return Err(refuse("the value has no host"));
     }
     if authority.as_str().contains('@') {
         return Err(refuse("the value holds a user name"));
     }
-    let port = authority.as_str()[authority.host().len()..].trim_start_matches(':');
-    if !port.is_empty() && authority.port_u16().is_none_or(|port| port == 0) {
+    let rest = &authority.as_str()[host.len()..];
+    let is_port = |text: &str| text.is_empty() || text.parse().is_ok_and(|port: u16| port > 0);
+    if !rest.is_empty() && !rest.strip_prefix(':').is_some_and(is_port) {
         return Err(refuse("its port is not 1 to 65535"));
     }
     if uri.query().is_some() || url.contains('#') {
         return Err(refuse("the value has a query or fragment"));
     }
     Ok(uri)
+}
+
+/// The parser of URLs looks at no more than that the brackets are balanced.
+fn is_bracketed_address(host: &str) -> bool {
+    let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    inside.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
 }
 
 /// Checks the key that authorises fetches. It must fit into a header; its text is never repeated.
@@ -480,6 +489,11 @@ mod tests {
             ("https://ho st", ""),
             ("https://host\r\nEvil: yes", ""),
             ("http://[::1", ""),
+            ("http://host[::1]:80", "no host"),
+            ("http://ho[st]", "no host"),
+            ("http://[host]:80", "no host"),
+            ("http://[::1].host:80", "port"),
+            ("http://[::1]80", "port"),
         ] {
             let error = Config::default().set_server_url(url).expect_err(url);
             assert_eq!(error.status, Status::InvalidArgument, "{url}");

@@ -10,17 +10,6 @@ use experiment::error::Status;
 use experiment::options::FetchOptions;
 use mock_service::{Answer, Keep, MockService, Script, Step};
 
-struct Drawn(u64);
-
-impl Drawn {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
 /// Whatever a fetch finds here is nobody's.
 fn nobodys() -> String {
     let body = r#"{"demo-nonce":{"key":"on","payload":0}}"#;

@@ -8,9 +8,12 @@ mod native;
 
 use std::env;
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use mock_service::{Answer, Keep, MockService, Script, Step};
 use native::{Native, ROOT, library, read, run, symbols};
 
@@ -116,6 +119,41 @@ fn a_fork_at_any_moment_hangs_nobody() {
     let silent = MockService::start(silent());
     let forks = if valgrind() { 5 } else { 5000 };
     run_program("forks", &[service.url(), silent.url(), forks.to_string()]);
+}
+
+/// Not under valgrind, which needs more than there is itself.
+#[test]
+fn without_memory_there_is_an_error_and_never_a_wrong_answer() {
+    if valgrind() {
+        return;
+    }
+    const LARGE: u64 = 900 << 20;
+    const PART: usize = 1 << 20;
+    let plain = format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n");
+    let plain = [Step::send(plain), Step::repeat(" ".repeat(PART), LARGE / PART as u64)];
+    let (member, times) = (gzipped(&" ".repeat(PART)), LARGE / PART as u64);
+    let length = member.len() as u64 * times;
+    let bomb =
+        format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {length}\r\n\r\n");
+    let bomb = [Step::send(bomb), Step::repeat(member, times)];
+    let value = format!(r#"{{"flag":{{"value":"{}"}}}}"#, "x".repeat(100 * PART));
+    let flags: Vec<_> =
+        (0..40_000).map(|flag| format!(r#""flag-{flag}":{{"key":"on"}}"#)).collect();
+    let services = [
+        Script::service(),
+        Script::answers([Answer::steps(plain)]),
+        Script::answers([Answer::steps(bomb)]),
+        Script::answers([Answer::json(200, value)]),
+        Script::answers([Answer::json(200, format!("{{{}}}", flags.join(",")))]),
+    ]
+    .map(MockService::start);
+    run_program("limits", &services.each_ref().map(MockService::url));
+}
+
+fn gzipped(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(text.as_bytes()).expect("memory takes it");
+    encoder.finish().expect("memory takes it")
 }
 
 /// Opened with dlopen, beside another copy of itself.

@@ -117,6 +117,18 @@ pub fn draw() -> u64 {
     DRAWN.fetch_add(1, Ordering::Relaxed)
 }
 
+/// Numbers drawn at random, the same every time.
+pub struct Drawn(pub u64);
+
+impl Drawn {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
 /// A user whose answer from the service no other user gets.
 pub fn user(nonce: u64) -> User {
     let mut user = User::new();

@@ -1,0 +1,4 @@
+//! What the targets share.
+
+pub mod json;
+pub mod service;
