@@ -54,6 +54,7 @@ impl Variants {
         let mut decoder = Decoder::new(body.len(), &mut pace)?;
         decoder.read(&body)?;
         let Decoder { texts, mut entries, skipped, .. } = decoder;
+        debug_assert!(texts.bytes() <= body.len());
         let by_flag_key = keep_last_of_each(&mut entries, &texts, &mut pace)?;
         let variants = variants(Answer::new(body, texts), entries, &mut pace)?;
         Ok(Decoded { variants: Variants::new(variants, by_flag_key), skipped })
@@ -134,14 +135,41 @@ impl<'w, 'a> Decoder<'w, 'a> {
     }
 
     fn read(&mut self, body: &str) -> Result<(), Undecoded> {
-        let mut parser = serde_json::Deserializer::from_str(body);
-        let read = parser.deserialize_map(&mut *self).and_then(|()| parser.end());
-        debug_assert!(self.texts.bytes() <= body.len());
-        read.map_err(|error| match self.fault {
+        let Err(error) = parse(body, &mut *self) else { return Ok(()) };
+        // A value that no entry would have, like 1e999, may stand where none is wanted.
+        if self.fault.is_none() && !error.is_eof() && self.read_again(body).is_ok() {
+            return Ok(());
+        }
+        Err(match self.fault {
             Some(Fault::Stopped) => Undecoded::Stopped,
             Some(Fault::Invalid(kind)) => Invalid::visiting(SUBJECT, kind, error).into(),
             None => Invalid::parsing(SUBJECT, error).into(),
         })
+    }
+
+    /// From the beginning, and with a look at each entry before its value is read.
+    fn read_again(&mut self, body: &str) -> serde_json::Result<()> {
+        self.texts.clear();
+        self.entries.clear();
+        self.skipped = 0;
+        parse(body, LookAhead(self))
+    }
+
+    /// Takes an entry in, or leaves it out if it came to nothing.
+    fn entry_ended<E: Error>(&mut self, flag_key: Span, entry: Option<Spans>) -> Result<(), E> {
+        match entry {
+            Some(entry) => self.add_entry(entry),
+            None => {
+                self.texts.take_back(flag_key);
+                self.skipped += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn begin_entry<E: Error>(&mut self, flag_key: &RawValue) -> Result<Span, E> {
+        self.spent(flag_key.get().len() + size_of::<Spans>())?;
+        self.add_string(flag_key.get())
     }
 
     /// Refuses what was just read.
@@ -210,18 +238,44 @@ impl<'de> Visitor<'de> for &mut Decoder<'_, '_> {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
         while let Some(flag_key) = map.next_key::<&RawValue>()? {
-            self.spent(flag_key.get().len() + size_of::<Spans>())?;
-            let flag_key = self.add_string(flag_key.get())?;
-            match map.next_value_seed(Entry { decoder: self, flag_key })? {
-                Some(entry) => self.add_entry(entry)?,
-                None => {
-                    self.texts.take_back(flag_key);
-                    self.skipped += 1;
-                }
-            }
+            let flag_key = self.begin_entry(flag_key)?;
+            let entry = map.next_value_seed(Entry { decoder: self, flag_key })?;
+            self.entry_ended(flag_key, entry)?;
         }
         Ok(())
     }
+}
+
+/// The body again: values are read only if they are objects.
+struct LookAhead<'d, 'w, 'a>(&'d mut Decoder<'w, 'a>);
+
+impl<'de> Visitor<'de> for LookAhead<'_, '_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
+        let LookAhead(decoder) = self;
+        while let Some((flag_key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+            let flag_key = decoder.begin_entry(flag_key)?;
+            decoder.check(value)?;
+            let entry = if value.get().starts_with('{') {
+                let mut parser = serde_json::Deserializer::from_str(value.get());
+                Entry { decoder, flag_key }.deserialize(&mut parser).map_err(Error::custom)?
+            } else {
+                None
+            };
+            decoder.entry_ended(flag_key, entry)?;
+        }
+        Ok(())
+    }
+}
+
+fn parse<'de>(body: &'de str, visitor: impl Visitor<'de, Value = ()>) -> serde_json::Result<()> {
+    let mut parser = serde_json::Deserializer::from_str(body);
+    parser.deserialize_map(visitor).and_then(|()| parser.end())
 }
 
 /// One entry of the body: an object of fields, or something to be left out.
@@ -323,6 +377,22 @@ mod tests {
                 assert!(matches!(decoded, Err(Undecoded::Stopped)));
                 assert_eq!(asked, end + 1, "it is not asked again");
             }
+        }
+    }
+
+    #[test]
+    fn what_stands_in_place_of_an_entry_refuses_no_other() {
+        for other in ["1e999", r#""\ud800""#, "-0", "[1e999]", "[[]]", "null", r#"{"value":1e999}"#]
+        {
+            let body = format!(r#"{{"other":{other},"flag":{{"key":"on"}}}}"#);
+            let Decoded { variants, skipped } = decode_asking(&body, || true).unwrap();
+            assert_eq!(variants.get("flag").unwrap().key().unwrap(), "on", "{other}");
+            assert_eq!(variants.len() + skipped, 2, "{other}");
+        }
+        for broken in ["1e", r#""\u12""#, "[1e999", "nul", "1e999 1"] {
+            let body = format!(r#"{{"other":{broken},"flag":{{"key":"on"}}}}"#);
+            let error = decode_asking(&body, || true).unwrap_err();
+            assert!(matches!(error, Undecoded::Invalid(_)), "{broken}");
         }
     }
 

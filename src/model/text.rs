@@ -77,6 +77,11 @@ impl Texts {
         self.0.truncate(last.start as usize);
     }
 
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// The text's bytes, without the NUL. Cheaper than the text where it is only compared.
     pub fn bytes_of(&self, span: Span) -> &[u8] {
         &self.0.as_bytes()[span.start as usize..span.end.get() as usize - 1]
