@@ -51,7 +51,7 @@ demo: build mock-service ## fetches for two users from a mock of the service, th
 demo-cpp demo-go demo-python demo-ruby: demo-%: build mock-service ## the same in that language
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh $*
 
-test: toolchain lint build test-rust test-simulation test-library test-examples test-speed ## everything that can be tested
+test: toolchain lint build test-rust test-simulation test-library test-examples test-conformance test-bindings test-speed ## everything that can be tested
 
 test-rust:
 	$(CARGO) test --locked --workspace --features test-panic

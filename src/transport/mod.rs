@@ -117,7 +117,7 @@ impl Transport {
             resolver: Resolver::new(
                 Arc::clone(&config.lookup),
                 Arc::clone(&shared.metrics),
-                Arc::clone(&logger),
+                &logger,
             ),
             shared,
             logger,

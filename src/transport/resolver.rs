@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::control::Control;
@@ -43,6 +43,8 @@ struct Host {
     looking: Option<u64>,
     /// How the last lookup failed, for those who waited for it.
     failure: Option<(u64, io::ErrorKind, String)>,
+    /// That it failed although there are addresses to go on with, until a fetch has logged it.
+    unsaid: Option<String>,
     waiting: Vec<Arc<Bell>>,
 }
 
@@ -57,7 +59,9 @@ pub struct Resolver {
     state: Mutex<State>,
     lookup: Arc<Lookup>,
     metrics: Arc<Metrics>,
-    logger: Arc<Logger>,
+    /// Weak, and used by fetches alone: the thread of a lookup may be left behind, and must neither
+    /// call the host nor be the last to hold what is the host's once the client is closed.
+    logger: Weak<Logger>,
 }
 
 impl std::fmt::Debug for Resolver {
@@ -68,7 +72,8 @@ impl std::fmt::Debug for Resolver {
 
 impl Resolver {
     /// Asks `lookup`.
-    pub fn new(lookup: Arc<Lookup>, metrics: Arc<Metrics>, logger: Arc<Logger>) -> Arc<Self> {
+    pub fn new(lookup: Arc<Lookup>, metrics: Arc<Metrics>, logger: &Arc<Logger>) -> Arc<Self> {
+        let logger = Arc::downgrade(logger);
         Arc::new(Resolver { state: Mutex::default(), lookup, metrics, logger })
     }
 
@@ -87,7 +92,7 @@ impl Resolver {
             state: Mutex::new(State { hosts: known.unwrap_or_default(), ..State::default() }),
             lookup: Arc::clone(&self.lookup),
             metrics,
-            logger: Arc::clone(&self.logger),
+            logger: Weak::clone(&self.logger),
         })
     }
 
@@ -103,6 +108,10 @@ impl Resolver {
         loop {
             let until = match self.look(host, awaited, control.bell()) {
                 Found::Addresses(addresses) => return Ok(addresses),
+                Found::LastGood { addresses, warning } => {
+                    self.warn(warning);
+                    return Ok(addresses);
+                }
                 Found::Failure(kind, message) => return Err(io::Error::new(kind, message)),
                 Found::Wait { lookup, known } if known.is_empty() => {
                     awaited = lookup;
@@ -139,10 +148,11 @@ impl Resolver {
         if let Some((lookup, kind, message)) = &known.failure
             && awaited == Some(*lookup)
         {
-            return match known.addresses.is_empty() {
-                true => Found::Failure(*kind, message.clone()),
-                false => Found::Addresses(known.addresses.clone()),
-            };
+            if known.addresses.is_empty() {
+                return Found::Failure(*kind, message.clone());
+            }
+            let warning = known.unsaid.take();
+            return Found::LastGood { addresses: known.addresses.clone(), warning };
         }
         if known.looking.is_none() && at_the_limit && !known.addresses.is_empty() {
             return Found::Addresses(known.addresses.clone());
@@ -182,7 +192,6 @@ impl Resolver {
         if known.looking == Some(number) {
             known.looking = None;
         }
-        let mut warning = None;
         match found {
             Ok(mut addresses) => {
                 keep_order(&mut addresses, known.addresses.first());
@@ -192,7 +201,7 @@ impl Resolver {
             }
             Err(error) => {
                 if !known.addresses.is_empty() {
-                    warning = Some(format!(
+                    known.unsaid = Some(format!(
                         "could not look up {host} ({error}): using its last good addresses"
                     ));
                 }
@@ -206,8 +215,11 @@ impl Resolver {
         for bell in waiting {
             bell.ring();
         }
-        if let Some(warning) = warning {
-            self.logger.log(Level::Warn, || warning);
+    }
+
+    fn warn(&self, warning: Option<String>) {
+        if let (Some(warning), Some(logger)) = (warning, self.logger.upgrade()) {
+            logger.log(Level::Warn, || warning);
         }
     }
 
@@ -242,6 +254,11 @@ impl Resolver {
 
 enum Found {
     Addresses(Vec<IpAddr>),
+    /// The lookup failed, and these are from an earlier one; to be warned of, if nobody has.
+    LastGood {
+        addresses: Vec<IpAddr>,
+        warning: Option<String>,
+    },
     Failure(io::ErrorKind, String),
     /// Not yet: the number of the lookup to wait for, if there is one, and what was known before.
     Wait {
@@ -279,7 +296,7 @@ mod tests {
     ) -> (Arc<Resolver>, Arc<Metrics>) {
         let metrics = Arc::new(Metrics::default());
         let logger = Arc::new(Logger::default());
-        (Resolver::new(Arc::new(lookup), Arc::clone(&metrics), logger), metrics)
+        (Resolver::new(Arc::new(lookup), Arc::clone(&metrics), &logger), metrics)
     }
 
     fn control(millis: u64) -> Arc<Control> {
@@ -355,6 +372,46 @@ mod tests {
         let error = resolver.resolve("host", &control(LONG)).unwrap_err();
         assert_eq!(error.to_string(), "no such host");
         assert_eq!(resolver.resolve("host", &control(LONG)).unwrap(), [ADDRESS]);
+    }
+
+    #[test]
+    fn a_fetch_warns_once_that_it_goes_on_with_old_addresses_and_on_its_own_thread() {
+        let warned = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&warned);
+        let logger = Arc::new(Logger::new(
+            Level::Warn,
+            Arc::new(move |_, _: &str| sink.lock().push(std::thread::current().id())),
+        ));
+        let asked = AtomicUsize::new(0);
+        let lookup = move |_: &str| match asked.fetch_add(1, Ordering::SeqCst) {
+            0 => Ok(vec![ADDRESS]),
+            _ => Err(io::Error::other("no such host")),
+        };
+        let resolver = Resolver::new(Arc::new(lookup), Arc::default(), &logger);
+        resolver.resolve("host", &control(LONG)).unwrap();
+        for _ in 0..2 {
+            resolver.state.lock().hosts.get_mut("host").unwrap().fresh_until = None;
+            resolver.resolve("host", &control(LONG)).unwrap();
+        }
+        let me = std::thread::current().id();
+        assert_eq!(*warned.lock(), [me, me], "once for each lookup that failed");
+    }
+
+    #[test]
+    fn a_lookup_that_is_left_behind_holds_nothing_of_the_hosts() {
+        let sink: Arc<crate::logger::Sink> = Arc::new(|_, _: &str| {});
+        let logger = Arc::new(Logger::new(Level::Warn, Arc::clone(&sink)));
+        let (gate, hung) = std::sync::mpsc::channel::<()>();
+        let hung = Mutex::new(hung);
+        let lookup = move |_: &str| {
+            let _ = hung.lock().recv();
+            Ok(vec![ADDRESS])
+        };
+        let resolver = Resolver::new(Arc::new(lookup), Arc::default(), &logger);
+        resolver.resolve("host", &control(5)).unwrap_err();
+        drop((resolver, logger));
+        assert_eq!(Arc::strong_count(&sink), 1);
+        drop(gate);
     }
 
     #[test]

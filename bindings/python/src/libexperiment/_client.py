@@ -1,0 +1,141 @@
+"""What the blocking and the asyncio client have in common."""
+
+from __future__ import annotations
+
+import errno
+import json
+from ctypes import byref, c_void_p
+from typing import Any, Callable, TypeVar
+
+from . import _exit, _logs
+from ._arguments import utf8, whole
+from ._library import NO_LIMIT, Owned, lib
+from .config import RemoteEvaluationConfig, logger_of, native_config
+from .errors import FetchError, error_of, taken
+from .options import FetchOptions, new_options
+from .user import User, encoded
+
+T = TypeVar("T")
+#: Reads a native set of variants, which stays the caller's.
+Read = Callable[[Any], T]
+
+
+class Client:
+    """A native client, and what is done with it."""
+
+    def __init__(self, api_key: str, config: RemoteEvaluationConfig | None = None) -> None:
+        """Makes a client; opens no connection and starts no thread.
+
+        :param api_key: the server deployment key
+        :param config: settings; read now, later changes have no effect
+        :raises InvalidArgumentError: for a key or a setting that cannot be
+        """
+        self.config = config or RemoteEvaluationConfig()
+        self.logger = logger_of(self.config)
+        self._empty_if_retryable = self.config.fetch_retries == 0
+        self._closed = False
+        self._open(api_key)
+        _exit.clients.add(self)
+
+    def _open(self, api_key: str) -> None:
+        native, error = c_void_p(), c_void_p()
+        key = utf8("api_key", api_key)
+        config = native_config(self.config)
+        try:
+            self._log_number = _logs.attach(config, self.logger)
+            lib.exp_client_new_n(key, len(key), config, byref(native), byref(error))
+        finally:
+            lib.exp_free(config)
+        if error:
+            raise taken(error)
+        self._owned = Owned(native.value or 0)
+
+    def metrics(self) -> dict[str, Any]:
+        """What the client has counted so far; times in seconds. From any thread."""
+        return json.loads(self._metrics(0))  # type: ignore[no-any-return]
+
+    def metrics_openmetrics(self) -> str:
+        """The same as OpenMetrics text, version 1.0.0."""
+        return self._metrics(1)
+
+    def _metrics(self, form: int) -> str:
+        text, error = c_void_p(), c_void_p()
+        lib.exp_client_metrics(self._owned.native, form, byref(text), byref(error))
+        if error:
+            raise taken(error)
+        try:
+            return lib.exp_text_value(text).decode()  # type: ignore[no-any-return]
+        finally:
+            lib.exp_free(text)
+
+    def _close(self, timeout_millis: int) -> bool:
+        millis = whole("timeout_millis", timeout_millis, NO_LIMIT)
+        self._closed = True
+        status = lib.exp_client_close(self._owned.native, millis)
+        _logs.flush()
+        return not status
+
+    def _submit(
+        self,
+        user: User | None,
+        options: FetchOptions | None,
+        completions: int,
+        number: int,
+        pending: c_void_p | None = None,
+    ) -> None:
+        """Starts a fetch that will be found in the completions under that number."""
+        native_user = native_options = None
+        client, error = self._owned.native, c_void_p()
+        out = None if pending is None else byref(pending)
+        try:
+            native_user = new_user(user)
+            native_options = new_options(options)
+            _exit.enter(id(error))
+            status = lib.exp_fetch_v2_submit(
+                client, native_user, native_options, completions, number, out, byref(error)
+            )
+            if status:
+                raise error_of(error)
+        finally:
+            _exit.inside.discard(id(error))
+            _exit.stop_daemon()
+            for native in (error, native_user, native_options):
+                lib.exp_free(native)
+            _logs.flush()
+
+    def _or_empty(self, error: FetchError) -> dict[str, Any]:
+        """By the table of the README: no variants for what may pass when no retries are set."""
+        if error.retryable and self._empty_if_retryable:
+            return {}
+        raise error
+
+
+def new_user(user: User | None) -> int | None:
+    """A native user of yours; None for one of whom nothing is known."""
+    if user is None:
+        return None
+    native, error = c_void_p(), c_void_p()
+    text = encoded(user)
+    if lib.exp_user_from_json_n(text, len(text), byref(native), byref(error)):
+        raise taken(error)
+    return native.value
+
+
+def read_pending(pending: int, read: Read[T]) -> T:
+    """What a fetch came to that was found in its completions."""
+    variants, error = c_void_p(), c_void_p()
+    try:
+        if lib.exp_pending_take(pending, byref(variants), byref(error)):
+            raise error_of(error)
+        return read(variants)
+    finally:
+        lib.exp_free(variants)
+        lib.exp_free(error)
+
+
+def new_completions() -> Owned:
+    """Where submitted fetches are found when they are over."""
+    native = lib.exp_completions_new()
+    if not native:
+        raise OSError(errno.EMFILE, "no descriptor is left for asynchronous fetches")
+    return Owned(native)

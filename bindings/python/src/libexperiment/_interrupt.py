@@ -1,0 +1,68 @@
+"""Signals while the main thread sits in a fetch.
+
+Python runs signal handlers between two instructions of the main thread, and in a call of C there
+are none. The library asks a hook on the waiting thread, every 50 ms and whenever a signal has
+interrupted it; so the hook lets Python run its handlers.
+
+It is a generator, for the sake of one instruction: a handler may raise at the first instruction of
+a function, before any `try` of that function, and out of a callback nothing can be raised. A
+generator that goes on after its `yield` is within its `try` already.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+
+from ._library import InterruptHook
+
+
+class Interruption:
+    """A hook, and what a signal handler raised in it. For one fetch at a time."""
+
+    def __init__(self) -> None:
+        self.raised: BaseException | None = None
+        # Twice, as up to Python 3.10 a second signal may strike before the first one's is kept.
+        watch = self._watch(self._watch(_going_on()))
+        next(watch)
+        # send is a function of C: no Python code runs before the generator's.
+        self.hook = InterruptHook(watch.send)
+
+    def check(self) -> None:
+        """Raises what a handler raised, if one did."""
+        if self.raised is not None:
+            raise self.raised
+
+    def _watch(self, watched: Generator[int, int, None]) -> Generator[int, int, None]:
+        try:
+            yield from watched
+        except GeneratorExit:
+            return
+        except BaseException as raised:
+            self.raised = raised
+            yield 1
+
+
+def _going_on() -> Generator[int, int, None]:
+    while True:
+        yield 0
+
+
+# Those not in use: a handler may itself fetch, while the outer fetch waits.
+_idle: list[Interruption] = []
+
+
+def begin() -> Interruption | None:
+    """A hook for this thread, to give back by `end`; None where no signal handler ever runs."""
+    if threading.get_ident() != threading.main_thread().ident:
+        return None
+    try:
+        return _idle.pop()
+    except IndexError:
+        return Interruption()
+
+
+def end(interruption: Interruption) -> None:
+    """Gives it back. One in which a handler raised is used up."""
+    if interruption.raised is None:
+        _idle.append(interruption)

@@ -1,0 +1,162 @@
+"""The native library: found, checked and declared once, when the package is imported."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int32,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from pathlib import Path
+from typing import Any, Callable
+
+VERSION = "0.1.0"
+SONAME = "libexperiment.so.0"
+
+#: "No limit", where a time in milliseconds may be that.
+NO_LIMIT = 0xFFFF_FFFF_FFFF_FFFF
+
+# Called on any thread, a library's own included: what is passed here must run no Python code of
+# its own (see _logs.py and _interrupt.py). user_data is always a number, never an address.
+LogCallback = CFUNCTYPE(None, c_uint64, c_int, c_char_p, c_size_t)
+Finalizer = CFUNCTYPE(None, c_uint64)
+InterruptHook = CFUNCTYPE(c_int32, c_uint64)
+
+_OUT = POINTER(c_void_p)
+
+#: Every function that the binding calls: what it returns and what it takes.
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "exp_version": (c_char_p, []),
+    "exp_status_name": (c_char_p, [c_int32]),
+    "exp_config_new": (c_void_p, []),
+    "exp_config_worst_case_millis": (c_uint64, [c_void_p]),
+    "exp_config_set_server_url_n": (c_int, [c_void_p, c_char_p, c_size_t]),
+    "exp_config_set_server_zone": (c_int, [c_void_p, c_int32]),
+    "exp_config_set_fetch_timeout_millis": (c_int, [c_void_p, c_uint64]),
+    "exp_config_set_fetch_pool_acquire_timeout_millis": (c_int, [c_void_p, c_uint64]),
+    "exp_config_set_fetch_retries": (c_int, [c_void_p, c_uint32]),
+    "exp_config_set_fetch_retry_timeout_millis": (c_int, [c_void_p, c_uint64]),
+    "exp_config_set_fetch_retry_backoff_min_millis": (c_int, [c_void_p, c_uint64]),
+    "exp_config_set_fetch_retry_backoff_max_millis": (c_int, [c_void_p, c_uint64]),
+    "exp_config_set_fetch_retry_backoff_scalar": (c_int, [c_void_p, c_double]),
+    "exp_config_set_fetch_retry_jitter": (c_int, [c_void_p, c_int32]),
+    "exp_config_set_fetch_retry_budget_percent": (c_int, [c_void_p, c_uint32]),
+    "exp_config_set_fetch_deadline_millis": (c_int, [c_void_p, c_uint64]),
+    "exp_config_set_connection_pool_max_size": (c_int, [c_void_p, c_uint32]),
+    "exp_config_set_connection_idle_timeout_millis": (c_int, [c_void_p, c_uint64]),
+    "exp_config_set_connection_max_lifetime_millis": (c_int, [c_void_p, c_uint64]),
+    "exp_config_set_max_pending_fetches": (c_int, [c_void_p, c_uint32]),
+    "exp_config_set_max_response_bytes": (c_int, [c_void_p, c_uint64]),
+    "exp_config_set_ca_file_n": (c_int, [c_void_p, c_char_p, c_size_t]),
+    "exp_config_set_proxy_url_n": (c_int, [c_void_p, c_char_p, c_size_t]),
+    "exp_config_set_use_environment_proxy": (c_int, [c_void_p, c_int32]),
+    "exp_config_set_library_n": (c_int, [c_void_p, c_char_p, c_size_t]),
+    "exp_config_set_log_callback": (c_int, [c_void_p, LogCallback, c_void_p, Finalizer, c_int32]),
+    "exp_config_error": (c_void_p, [c_void_p]),
+    "exp_user_from_json_n": (c_int, [c_char_p, c_size_t, _OUT, _OUT]),
+    "exp_fetch_options_new": (c_void_p, []),
+    "exp_fetch_options_set_tracks_assignment": (c_int, [c_void_p, c_int32]),
+    "exp_fetch_options_set_tracks_exposure": (c_int, [c_void_p, c_int32]),
+    "exp_fetch_options_add_flag_key_n": (c_int, [c_void_p, c_char_p, c_size_t]),
+    "exp_fetch_options_set_deadline_millis": (c_int, [c_void_p, c_uint64]),
+    "exp_fetch_options_set_cancel": (c_int, [c_void_p, c_void_p]),
+    "exp_fetch_options_set_interrupt": (c_int, [c_void_p, InterruptHook, c_void_p]),
+    "exp_fetch_options_error": (c_void_p, [c_void_p]),
+    "exp_cancel_new": (c_void_p, []),
+    "exp_cancel_fire": (None, [c_void_p]),
+    "exp_client_new_n": (c_int, [c_char_p, c_size_t, c_void_p, _OUT, _OUT]),
+    "exp_client_close": (c_int, [c_void_p, c_uint64]),
+    "exp_client_metrics": (c_int, [c_void_p, c_int32, _OUT, _OUT]),
+    "exp_fetch_v2": (c_int, [c_void_p, c_void_p, c_void_p, _OUT, _OUT]),
+    "exp_fetch_v2_submit": (c_int, [c_void_p] * 5 + [_OUT, _OUT]),
+    "exp_pending_cancel": (c_int, [c_void_p]),
+    "exp_pending_take": (c_int, [c_void_p, _OUT, _OUT]),
+    "exp_pending_user_data": (c_void_p, [c_void_p]),
+    "exp_completions_new": (c_void_p, []),
+    "exp_completions_fd": (c_int, [c_void_p]),
+    "exp_completions_next": (c_void_p, [c_void_p]),
+    "exp_completions_wait": (c_int, [c_void_p, c_uint64]),
+    "exp_variants_json": (c_char_p, [c_void_p]),
+    "exp_variants_get_n": (c_void_p, [c_void_p, c_char_p, c_size_t]),
+    "exp_variants_attempts": (c_uint32, [c_void_p]),
+    "exp_variants_connection_reused": (c_int32, [c_void_p]),
+    "exp_variants_phase_micros": (c_uint64, [c_void_p, c_int32]),
+    "exp_variant_key": (c_void_p, [c_void_p]),
+    "exp_variant_key_length": (c_size_t, [c_void_p]),
+    "exp_variant_value": (c_void_p, [c_void_p]),
+    "exp_variant_value_length": (c_size_t, [c_void_p]),
+    "exp_error_status": (c_int, [c_void_p]),
+    "exp_error_message": (c_char_p, [c_void_p]),
+    "exp_error_http_status": (c_int32, [c_void_p]),
+    "exp_error_attempts": (c_uint32, [c_void_p]),
+    "exp_error_is_retryable": (c_int32, [c_void_p]),
+    "exp_error_retry_after_millis": (c_uint64, [c_void_p]),
+    "exp_error_phase": (c_int, [c_void_p]),
+    "exp_error_phase_micros": (c_uint64, [c_void_p, c_int32]),
+    "exp_error_connection_reused": (c_int32, [c_void_p]),
+    "exp_text_value": (c_char_p, [c_void_p]),
+    "exp_free": (None, [c_void_p]),
+}
+
+
+def _path() -> str:
+    """Where the library is: EXPERIMENT_LIBRARY and nothing else, the bundled copy, the system's."""
+    named = os.environ.get("EXPERIMENT_LIBRARY")
+    if named:
+        return named
+    bundled = Path(__file__).with_name(SONAME)
+    return str(bundled) if bundled.exists() else SONAME
+
+
+def _check_version(found: str, path: str) -> None:
+    """While the major version is 0, a minor one may break what was."""
+    if found.split(".")[:2] != VERSION.split(".")[:2]:
+        raise ImportError(
+            f"libexperiment {VERSION} for Python needs the native library in version "
+            f"{VERSION.rpartition('.')[0]}, but {path} is {found}"
+        )
+
+
+def _load() -> ctypes.CDLL:
+    path = _path()
+    try:
+        library = ctypes.CDLL(path)
+        library.exp_version.restype = c_char_p
+        found: bytes = library.exp_version()
+    except (OSError, AttributeError) as error:
+        raise ImportError(
+            f"cannot load the native library {path}: {error}; install a wheel that bundles it, "
+            "or name it in EXPERIMENT_LIBRARY"
+        ) from error
+    _check_version(found.decode(), path)
+    for name, (returned, taken) in FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = returned, taken
+    return library
+
+
+#: ctypes lets go of the GIL for the time of each call.
+lib = _load()
+
+
+class Owned:
+    """A native object, given up with this one."""
+
+    #: Set when the interpreter exits: what is there then, the system cleans up.
+    leaks = False
+
+    def __init__(self, native: int) -> None:
+        self.native = native
+
+    def __del__(self, free: Callable[[int], None] = lib.exp_free) -> None:
+        if not self.leaks:
+            free(self.native)

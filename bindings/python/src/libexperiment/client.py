@@ -1,0 +1,161 @@
+"""The client that blocks, and calls back."""
+
+from __future__ import annotations
+
+import warnings
+from ctypes import byref, c_void_p
+from types import TracebackType
+from typing import Any, Callable, TypeVar
+
+from . import _dispatcher, _exit, _interrupt, _logs
+from ._client import Client, Read, new_user, read_pending
+from ._library import lib
+from .errors import FetchError, error_of
+from .options import FetchOptions, new_options
+from .user import User
+from .variant import Variant, Variants, by_flag, deployed, variants_of
+
+T = TypeVar("T")
+#: callback(user, variants), or callback(user, {}, error) when the fetch failed.
+Callback = Callable[..., object]
+
+
+def _by_flag_deployed(native: Any) -> dict[str, Variant]:
+    return deployed(by_flag(native))
+
+
+class RemoteEvaluationClient(Client):
+    """Fetches variants over a bounded pool of connections.
+
+    One for the whole program: any number of threads fetch with it at once, and it goes on to work
+    in processes that are forked. A context manager that closes it.
+    """
+
+    def fetch_v2(
+        self, user: User | None, fetch_options: FetchOptions | None = None
+    ) -> dict[str, Variant]:
+        """Fetches all variants of a user, by flag; blocks no longer than the settings allow.
+
+        Signal handlers go on to run meanwhile, and may raise: Ctrl-C ends the fetch.
+
+        :returns: with `fetch_retries=0`, nothing if the fetch failed but might succeed when made
+            again, as in the vendor's SDK; see `fetch_v2_or_raise`
+        :raises FetchError: every other failure; with retries, the last one
+        """
+        try:
+            return self._fetch(user, fetch_options, by_flag)
+        except FetchError as error:
+            return self._or_empty(error)
+
+    def fetch_v2_or_raise(
+        self, user: User | None, fetch_options: FetchOptions | None = None
+    ) -> Variants:
+        """Fetches all variants of a user, and tells how: attempts, times, connection.
+
+        :raises FetchError: every failure, whatever the settings
+        """
+        return self._fetch(user, fetch_options, variants_of)
+
+    def fetch_async_v2(
+        self,
+        user: User | None,
+        callback: Callback | None = None,
+        fetch_options: FetchOptions | None = None,
+    ) -> None:
+        """Starts to fetch all variants of a user, and returns at once.
+
+        The callback is called exactly once if this returns, never if it raises: as
+        `callback(user, variants)`, or as `callback(user, {}, error)` for every failure. Callbacks
+        are called one after the other on one thread: what takes long belongs elsewhere. One that
+        raises is logged.
+
+        :raises FetchError: if the fetch cannot be started
+        """
+        self._fetch_async(user, callback, fetch_options, by_flag)
+
+    def fetch(
+        self, user: User | None, fetch_options: FetchOptions | None = None
+    ) -> dict[str, Variant]:
+        """Deprecated: `fetch_v2` without variants that are default or not deployed."""
+        warnings.warn("use fetch_v2", DeprecationWarning, stacklevel=2)
+        try:
+            return self._fetch(user, fetch_options, _by_flag_deployed)
+        except FetchError as error:
+            return self._or_empty(error)
+
+    def fetch_async(
+        self,
+        user: User | None,
+        callback: Callback | None = None,
+        fetch_options: FetchOptions | None = None,
+    ) -> None:
+        """Deprecated: `fetch_async_v2` without variants that are default or not deployed."""
+        warnings.warn("use fetch_async_v2", DeprecationWarning, stacklevel=2)
+        self._fetch_async(user, callback, fetch_options, _by_flag_deployed)
+
+    def close(self, timeout_millis: int = 1000) -> bool:
+        """Closes the client: new fetches and those in line fail with ClientClosedError.
+
+        Those that run are waited for, and cut off when the time is over.
+
+        :returns: whether none had to be cut off
+        """
+        return self._close(timeout_millis)
+
+    def __enter__(self) -> RemoteEvaluationClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _fetch(self, user: User | None, options: FetchOptions | None, read: Read[T]) -> T:
+        interruption = _interrupt.begin()
+        native_user = native_options = None
+        variants, error = c_void_p(), c_void_p()
+        try:
+            native_user = new_user(user)
+            native_options = new_options(options, interruption and interruption.hook)
+            _exit.enter(id(error))
+            status = lib.exp_fetch_v2(
+                self._owned.native, native_user, native_options, byref(variants), byref(error)
+            )
+            if interruption is not None:
+                interruption.check()
+            if status:
+                raise error_of(error)
+            return read(variants)
+        finally:
+            _exit.inside.discard(id(error))
+            _exit.stop_daemon()
+            for native in (variants, error, native_user, native_options):
+                lib.exp_free(native)
+            if interruption is not None:
+                _interrupt.end(interruption)
+            _logs.flush()
+
+    def _fetch_async(
+        self,
+        user: User | None,
+        callback: Callback | None,
+        options: FetchOptions | None,
+        read: Read[dict[str, Variant]],
+    ) -> None:
+        def start(completions: int, number: int) -> None:
+            self._submit(user, options, completions, number)
+
+        def tell(pending: int) -> None:
+            try:
+                variants = read_pending(pending, read)
+            except Exception as error:
+                if callback is not None:
+                    callback(user, {}, error)
+            else:
+                if callback is not None:
+                    callback(user, variants)
+
+        _dispatcher.dispatch(start, tell, self)

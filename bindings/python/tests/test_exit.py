@@ -1,0 +1,85 @@
+"""The interpreter ends, whatever fetches are in the middle of."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from conftest import HELD, Play
+from service import run_python
+
+EVERYTHING_IN_FLIGHT = """
+    import asyncio, logging, sys, threading, time
+    from libexperiment import *
+
+    class Nothing(logging.Handler):
+        def emit(self, record):
+            record.getMessage()
+
+    answering, held = sys.argv[1:]
+    logger = logging.Logger("debug", logging.DEBUG)
+    logger.addHandler(Nothing())
+    told = []
+
+    def new(kind, url):
+        return kind("key", RemoteEvaluationConfig(server_url=url, logger=logger))
+
+    def called_back():
+        client = new(RemoteEvaluationClient, answering)
+        for i in range(50):
+            client.fetch_async_v2(User(user_id=str(i)), lambda *outcome: told.append(outcome))
+
+    def blocked():
+        client = new(RemoteEvaluationClient, held)
+        while True:
+            client.fetch_v2(User(user_id="u"))
+
+    async def awaited():
+        client = new(AsyncRemoteEvaluationClient, held)
+        await asyncio.gather(*(client.fetch_v2(User(user_id="u")) for _ in range(50)))
+
+    called_back()
+    for target in (blocked, blocked, lambda: asyncio.run(awaited())):
+        threading.Thread(target=target, daemon=True).start()
+    time.sleep(0.01)
+"""
+
+
+def test_exit_is_clean_with_fetches_of_every_kind_in_flight(play: Play) -> None:
+    answering = play({"answers": [{"delay_millis": 20, "json": {}}], "keep": "nothing"})
+    held = play({**HELD, "keep": "nothing"})
+    with ThreadPoolExecutor(4) as pool:
+        runs = [
+            pool.submit(run_python, EVERYTHING_IN_FLIGHT, answering.url, held.url)
+            for _ in range(50)
+        ]
+        for run in runs:
+            run.result()
+
+
+def test_exit_waits_for_the_callbacks_that_are_due(play: Play) -> None:
+    service = play({"answers": [{"delay_millis": 200}]})
+    program = """
+        import sys
+        from libexperiment import *
+
+        client = RemoteEvaluationClient("key", RemoteEvaluationConfig(server_url=sys.argv[1]))
+        client.fetch_async_v2(User(user_id="u"), lambda user, variants: print(len(variants)))
+        del client
+    """
+    assert run_python(program, service.url) == "4\n"
+
+
+def test_a_callback_at_exit_cannot_fetch_for_ever(play: Play) -> None:
+    program = """
+        import logging, sys
+        from libexperiment import *
+
+        logging.getLogger("Amplitude").addHandler(logging.StreamHandler(sys.stdout))
+        client = RemoteEvaluationClient("key", RemoteEvaluationConfig(server_url=sys.argv[1]))
+
+        def again(*outcome):
+            client.fetch_async_v2(User(user_id="u"), again)
+
+        again()
+    """
+    assert "ClientClosedError: the interpreter is exiting" in run_python(program, play({}).url)
