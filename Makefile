@@ -31,6 +31,7 @@ endif
 .NOTPARALLEL:
 .PHONY: help toolchain build demo test races sim check lint fmt header msrv install clean
 .PHONY: test-rust test-simulation test-library test-examples test-conformance test-bindings mock-service tools
+.PHONY: incident test-incident bench-sdks
 .PHONY: demo-cpp demo-go demo-python demo-ruby test-cpp test-go test-python test-ruby
 
 help: ## lists these targets
@@ -91,6 +92,16 @@ test-speed: build
 bench: toolchain build ## a warm fetch beside libcurl, stock ureq and a bare socket; how late a timeout is
 	@benches/run
 	$(CARGO) bench --locked --bench overshoot
+
+incident: build ## the service turns bad for ten seconds, and every SDK and ours go through it; 25 minutes
+	@benches/incident/run
+
+# Three seconds of it, with the client in C.
+test-incident: build
+	@benches/incident/run --smoke
+
+bench-sdks: build ## warm fetches in Python and Go beside the vendor's SDKs
+	@benches/sdks
 
 races: mock-service ## the tests of asynchronous fetches under ThreadSanitizer; slow
 	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-races

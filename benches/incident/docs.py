@@ -1,25 +1,67 @@
-"""What is written of the runs."""
+"""What is written of the runs: a table for each kind, the picture, the machine."""
+
+import datetime
 import json
 import pathlib
+import platform
+import re
+
+import picture
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PAGE = ROOT / "docs" / "benchmarks.md"
+HEAD = [
+    "client", "settings", "longest wait", "allowed", "waiting at once", "failed calls",
+    "last failure after recovery", "requests per call", "connections at once",
+]  # fmt: skip
 
 
-def table(kind, runs):
-    """The runs of one kind, as Markdown."""
-    lines = [
-        "| client | settings | longest wait | most callers waiting | failed | last failure after recovery "
-        "| requests for its calls | connections at once |",
-        "|---|---|---|---|---|---|---|---|",
+def row(run):
+    mine = run.client.ours
+    name = f"**{run.client.name}**" if mine else run.client.name
+    return [
+        name,
+        run.client.label,
+        "for ever" if run.never else f"{run.longest:.2f} s",
+        f"{run.client.bound_millis() / 1000:.2f} s" if mine else "–",
+        str(run.most_waiting),
+        f"{run.failed} of {len(run.calls)}",
+        f"{run.last_bad:.2f} s" if run.failed else "–",
+        f"{run.requests / len(run.calls):.2f}",
+        str(run.connections),
     ]
-    for run in runs:
-        last = f"{run.last_bad:.1f} s" if run.failed else "–"
-        lines.append(
-            f"| {run.client.name} | {run.client.label} | {run.longest:.2f} s{' (never back: %d)' % run.never if run.never else ''} "
-            f"| {run.most_waiting} | {run.failed} | {last} "
-            f"| {run.requests - len(run.calls):+d} | {run.connections} |")
-    return "\n".join(lines)
 
 
-def write(kind, runs):
-    (ROOT / "target/incident" / f"{kind}.json").write_text(json.dumps([run.as_json() for run in runs]))
+def table(runs):
+    """As Markdown."""
+    rows = [HEAD, ["---"] * len(HEAD), *map(row, runs)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def machine():
+    with open("/proc/cpuinfo") as info:
+        model = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown")
+        info.seek(0)
+        cores = sum(line.startswith("processor") for line in info)
+    with open("/proc/loadavg") as load:
+        busy = load.read().split()[0]
+    return (f"{datetime.date.today()}: {cores} cores ({model}), {platform.system()} {platform.release()}, "
+            f"load {busy}, Python {platform.python_version()}")  # fmt: skip
+
+
+def write(name, text):
+    """Puts it between the page's markers of that name."""
+    page = PAGE.read_text()
+    between = re.compile(f"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+    changed, count = between.subn(lambda found: found[1] + text + "\n" + found[2], page)
+    assert count == 1, f"docs/benchmarks.md has no place for {name}"
+    PAGE.write_text(changed)
+
+
+def write_all(runs):
+    """`runs` by kind."""
+    for kind, of_kind in runs.items():
+        write(f"incident {kind}", table(of_kind))
+    write("incident machine", machine())
+    if picture.TITLES.keys() <= runs.keys():
+        (ROOT / "docs" / "incident.svg").write_text(picture.draw(runs))

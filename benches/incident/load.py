@@ -3,7 +3,8 @@
     load.py libexperiment|amplitude_experiment URL RATE SECONDS [SETTING=VALUE ...]
 
 It warms up, prints `ready`, begins when a line comes, and prints one line of JSON for each call that
-is back. The programs in the other languages do the same.
+is back. The programs in the other languages do the same. With a RATE such as `16x`, so many threads
+call again and again, and what they have done is printed in the end.
 """
 
 import importlib
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 
-package, url, rate, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
+package, url, rate, seconds = *sys.argv[1:4], float(sys.argv[4])
 settings = {name: int(value) for name, value in (word.split("=") for word in sys.argv[5:])}
 experiment = importlib.import_module(package)
 config = experiment.RemoteEvaluationConfig(server_url=url, **settings)
@@ -36,11 +37,31 @@ def call(number):
     print(json.dumps(line) + "\n", end="", flush=True)
 
 
+def load():
+    begin = time.monotonic()
+    for number in range(int(float(rate) * seconds)):
+        time.sleep(max(0, begin + number / float(rate) - time.monotonic()))
+        threading.Thread(target=call, args=(number,)).start()
+
+
+def again_and_again():
+    end = time.monotonic() + seconds
+    outcomes = []
+
+    def caller():
+        while time.monotonic() < end:
+            outcomes.append(outcome())
+
+    callers = [threading.Thread(target=caller) for _ in range(int(rate[:-1]))]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join()
+    print(json.dumps({"calls": len(outcomes), "ok": outcomes.count("ok")}))
+
+
 for _ in range(20):
     outcome()
 print("ready", flush=True)
 sys.stdin.readline()
-begin = time.monotonic()
-for number in range(int(rate * seconds)):
-    time.sleep(max(0, begin + number / rate - time.monotonic()))
-    threading.Thread(target=call, args=(number,)).start()
+again_and_again() if rate.endswith("x") else load()

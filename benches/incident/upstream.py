@@ -4,6 +4,8 @@ import asyncio
 import json
 import time
 
+import names
+
 BODY = json.dumps({
     "new-checkout": {"key": "on", "value": "on", "payload": {"color": "blue", "limit": 25},
                      "metadata": {"deployed": True, "flagType": "experiment", "flagVersion": 12}},
@@ -17,7 +19,8 @@ DRIP_SECONDS = 0.1
 #   drip     head at once, then a byte each 100 ms; at recovery the rest at once
 #   503      it answers 503, as fast as it did
 #   refused  it ends all connections, and nobody listens
-KINDS = ("stall", "drip", "503", "refused")
+#   resolver it ends all connections, and nobody answers who asks for its name; at recovery all are answered
+KINDS = ("stall", "drip", "503", "refused", "resolver")
 
 
 def response(status, body):
@@ -37,11 +40,8 @@ class Upstream:
         self.bad = None
         self.recovered = asyncio.Event()
         self.open = set()
+        self.names = names.NameServer()
         self.forget()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.port}"
 
     def forget(self):
         self.arrivals = []
@@ -54,8 +54,10 @@ class Upstream:
     async def turn_bad(self, kind):
         self.recovered.clear()
         self.bad = kind
+        self.names.hangs = kind == "resolver"
         if kind == "refused":
             self.server.close()
+        if kind in ("refused", "resolver"):
             for writer in self.open:
                 writer.transport.abort()
 
@@ -63,6 +65,7 @@ class Upstream:
         if self.bad == "refused":
             await self.listen()
         self.bad = None
+        self.names.recover()
         self.recovered.set()
 
     async def serve(self, reader, writer):

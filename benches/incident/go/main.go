@@ -2,6 +2,8 @@
 // vendor's SDK.
 //
 //	load URL RATE SECONDS [SETTING=VALUE ...]
+//
+// A RATE such as `64x` is so many goroutines that call again and again.
 package main
 
 import (
@@ -11,11 +13,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 func main() {
-	rate, seconds := number(os.Args[2]), number(os.Args[3])
+	rate, seconds := os.Args[2], number(os.Args[3])
 	settings := map[string]int{}
 	for _, setting := range os.Args[4:] {
 		name, value, _ := strings.Cut(setting, "=")
@@ -27,7 +30,14 @@ func main() {
 	}
 	fmt.Println("ready")
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	if callers, closed := strings.CutSuffix(rate, "x"); closed {
+		againAndAgain(int(number(callers)), seconds, fetch)
+	} else {
+		load(number(rate), seconds, fetch)
+	}
+}
 
+func load(rate, seconds float64, fetch func() (int, error)) {
 	begin := time.Now()
 	var calls sync.WaitGroup
 	for i := range int(rate * seconds) {
@@ -54,6 +64,26 @@ func call(i int, fetch func() (int, error)) {
 	}
 	fmt.Printf("{\"call\":%d,\"start\":%.3f,\"elapsed\":%.3f,\"outcome\":%q}\n",
 		i, float64(start.UnixMicro())/1e3, elapsed.Seconds()*1e3, outcome)
+}
+
+func againAndAgain(callers int, seconds float64, fetch func() (int, error)) {
+	end := time.Now().Add(time.Duration(seconds * float64(time.Second)))
+	var calls, ok atomic.Int64
+	var running sync.WaitGroup
+	for range callers {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			for time.Now().Before(end) {
+				calls.Add(1)
+				if variants, err := fetch(); err == nil && variants > 0 {
+					ok.Add(1)
+				}
+			}
+		}()
+	}
+	running.Wait()
+	fmt.Printf("{\"calls\":%d,\"ok\":%d}\n", calls.Load(), ok.Load())
 }
 
 func number(text string) float64 {
