@@ -1,7 +1,7 @@
 """What is written of the runs: a table for each kind, the picture, the machine."""
 
 import datetime
-import json
+import os
 import pathlib
 import platform
 import re
@@ -11,9 +11,16 @@ import picture
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
 HEAD = [
-    "client", "settings", "longest wait", "allowed", "waiting at once", "failed calls",
-    "last failure after recovery", "requests per call", "connections at once",
-]  # fmt: skip
+    "client",
+    "settings",
+    "longest wait",
+    "allowed",
+    "waiting at once",
+    "failed calls",
+    "last failure after recovery",
+    "requests per call",
+    "connections at once",
+]
 
 
 def row(run):
@@ -40,13 +47,13 @@ def table(runs):
 
 def machine():
     with open("/proc/cpuinfo") as info:
-        model = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown")
-        info.seek(0)
-        cores = sum(line.startswith("processor") for line in info)
-    with open("/proc/loadavg") as load:
-        busy = load.read().split()[0]
-    return (f"{datetime.date.today()}: {cores} cores ({model}), {platform.system()} {platform.release()}, "
-            f"load {busy}, Python {platform.python_version()}")  # fmt: skip
+        lines = [line.partition(":") for line in info]
+    models = [value.strip() for name, _, value in lines if name.strip() == "model name"]
+    load = os.getloadavg()[0]
+    return (
+        f"{datetime.date.today()}, {len(models)} cores ({models[0]}), Linux {platform.release()}, "
+        f"load {load:.1f}, Python {platform.python_version()}"
+    )
 
 
 def write(name, text):

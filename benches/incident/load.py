@@ -1,10 +1,10 @@
-"""Calls fetch_v2 at a fixed rate, each call on a thread of its own, whether or not earlier ones are back.
+"""Calls fetch_v2 at a fixed rate, each time on a thread of its own, whoever is not back yet.
 
     load.py libexperiment|amplitude_experiment URL RATE SECONDS [SETTING=VALUE ...]
 
-It warms up, prints `ready`, begins when a line comes, and prints one line of JSON for each call that
-is back. The programs in the other languages do the same. With a RATE such as `16x`, so many threads
-call again and again, and what they have done is printed in the end.
+It warms up, prints `ready`, begins when a line comes, and prints one line of JSON for each call
+that is back. The programs in the other languages do the same. With a RATE such as `16x`, so many
+threads call again and again, and what they have done is printed in the end.
 """
 
 import importlib

@@ -7,7 +7,9 @@
 require 'json'
 require 'libexperiment'
 
-URL, RATE, SECONDS = ARGV.shift, Float(ARGV.shift), Float(ARGV.shift)
+URL = ARGV.shift
+RATE = Float(ARGV.shift)
+SECONDS = Float(ARGV.shift)
 SETTINGS = ARGV.to_h { |word| word.split('=').then { |name, value| [name.to_sym, Integer(value)] } }
 CONFIG = AmplitudeExperiment::RemoteEvaluationConfig.new(server_url: URL, logger: Logger.new(nil), **SETTINGS)
 CLIENT = AmplitudeExperiment.initialize_remote('key', CONFIG)
@@ -24,7 +26,7 @@ def call(number)
   start = Time.now.to_f * 1000
   began = now
   what = outcome
-  puts JSON.generate({ call: number, start: start, elapsed: (now - began) * 1000, outcome: what })
+  puts JSON.generate({ call: number, start:, elapsed: (now - began) * 1000, outcome: what })
 end
 
 $stdout.sync = true

@@ -13,14 +13,14 @@ ASK_IT = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
 def asking(command, folder):
     """The command, as a program that asks this name server and no other. Needs root."""
     if os.geteuid() != 0:
-        sys.exit("the kind `resolver` needs root: it binds port 53 of the loopback, and mounts a file")
+        sys.exit("`resolver` needs root: it binds port 53 of the loopback, and mounts")
     config = folder / "resolv.conf"
     config.write_text(f"nameserver {ADDRESS}\n")
     return ["unshare", "--mount", "sh", "-c", ASK_IT, config, *command]
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Says of every name that it is this machine. What it is asked while it hangs, it answers later."""
+    """Says of every name that it is this machine. Asked while it hangs, it answers later."""
 
     def __init__(self):
         self.hangs = False
@@ -44,10 +44,11 @@ class NameServer(asyncio.DatagramProtocol):
 
 
 def answer(question):
-    """127.0.0.1 to a question for an IPv4 address, and nothing to any other; not to be remembered."""
+    """127.0.0.1 to who asks for an IPv4 address, else nothing; not to be remembered."""
     name_ends = question.index(b"\0", 12)
     asked = question[12 : name_ends + 5]
     wants_ipv4 = asked[-4:] == b"\0\1\0\1"
-    head = question[:2] + b"\x81\x80" + b"\0\1" + (b"\0\1" if wants_ipv4 else b"\0\0") + b"\0\0\0\0"
+    answers = b"\0\1" if wants_ipv4 else b"\0\0"
+    head = question[:2] + b"\x81\x80" + b"\0\1" + answers + b"\0\0\0\0"
     record = b"\xc0\x0c\0\1\0\1" + b"\0\0\0\0" + b"\0\4" + b"\x7f\0\0\1"
     return head + asked + (record if wants_ipv4 else b"")

@@ -2,8 +2,8 @@
 
 import math
 
-WIDTH, HEIGHT = 960, 430
-TOP, BOTTOM, LEFT, GAP = 96, 52, 56, 44
+WIDTH, HEIGHT = 960, 440
+TOP, BOTTOM, LEFT, GAP = 116, 52, 52, 48
 PANEL = (WIDTH - LEFT - GAP - 16) / 2
 STEP = 0.1
 
@@ -22,7 +22,7 @@ LINES = {
 STYLE = """
   text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }
   .title { font-size: 17px; font-weight: 600 } .panel { font-weight: 600 } .small { font-size: 12px; fill: #59636e }
-  .end { text-anchor: end } .middle { text-anchor: middle } .strong { font-weight: 700 }
+  .legend text { font-size: 12px } .end { text-anchor: end } .middle { text-anchor: middle } .strong { font-weight: 700 }
   .grid { stroke: #d1d9e0; stroke-width: 1 } .bad { fill: #cf222e; fill-opacity: .08 }
   .line { fill: none; stroke-width: 2; stroke-linejoin: round }
   .python { stroke: #cf222e } .jvm { stroke: #bc6c00 } .node { stroke: #8250df } .go { stroke: #0969da }
@@ -49,6 +49,10 @@ def chosen(runs):
     return {word: lines[word] for word in LINES.values() if word in lines}
 
 
+def text(style, x, y, words):
+    return f'<text class="{style}" x="{x:.0f}" y="{y:.0f}">{words}</text>'
+
+
 class Panel:
     """One kind of incident. Coordinates of the data are seconds and callers."""
 
@@ -63,7 +67,7 @@ class Panel:
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * callers / self.most
 
     def draw(self, kind):
-        yield f'<text class="panel" x="{self.left}" y="{TOP - 30}">{TITLES[kind]}</text>'
+        yield text("panel", self.left, TOP - 38, TITLES[kind])
         yield from self.axes()
         for word, run in self.lines.items():
             yield f'<path class="line {word}" d="{self.path(run)}"/>'
@@ -72,59 +76,67 @@ class Panel:
     def axes(self):
         start, end = self.x(self.schedule.good), self.x(self.schedule.good + self.schedule.bad)
         top, floor = self.y(self.most), self.y(0)
-        yield f'<rect class="bad" x="{start:.0f}" y="{top:.0f}" width="{end - start:.0f}" height="{floor - top:.0f}"/>'
-        yield f'<text class="small middle" x="{(start + end) / 2:.0f}" y="{top - 8:.0f}">bad for {self.schedule.bad} s</text>'
-        yield f'<text class="small end" x="{self.left - 8:.0f}" y="{top - 14:.0f}">callers</text>'
-        for callers in range(0, self.most + 1, 50):
+        yield f'<path class="bad" d="M{start:.0f} {top:.0f}H{end:.0f}V{floor:.0f}H{start:.0f}z"/>'
+        yield text("small middle", (start + end) / 2, top - 8, f"bad for {self.schedule.bad} s")
+        yield text("small end", self.left - 8, top - 14, "callers")
+        for callers in range(0, self.most + 1, 100):
             y = self.y(callers)
-            yield f'<path class="grid" d="M{self.left:.0f} {y:.1f}h{PANEL:.0f}"/>'
-            yield f'<text class="small end" x="{self.left - 8:.0f}" y="{y + 4:.1f}">{callers}</text>'
+            # The legend is beside all of them but the axis.
+            right = end + 14 if callers else self.left + PANEL
+            yield f'<path class="grid" d="M{self.left:.0f} {y:.1f}H{right:.0f}"/>'
+            yield text("small end", self.left - 8, y + 4, callers)
         for seconds in range(0, int(self.schedule.total) + 1, 5):
-            yield f'<text class="small middle" x="{self.x(seconds):.0f}" y="{floor + 18:.0f}">{seconds}</text>'
-        yield f'<text class="small middle" x="{self.left + PANEL / 2:.0f}" y="{floor + 38:.0f}">seconds</text>'
+            yield text("small middle", self.x(seconds), floor + 18, seconds)
+        yield text("small middle", self.left + PANEL / 2, floor + 38, "seconds")
 
     def path(self, run):
-        """The most callers that waited within each step."""
-        most = [0] * (math.ceil(self.schedule.total / STEP) + 1)
-        before = 0
+        """The most callers that waited within each step; corners only."""
+        most = [0] * (math.ceil(self.schedule.total / STEP) + 2)
         steps = [*run.waiting(), (self.schedule.total, 0)]
         for (at, count), (until, _) in zip(steps, steps[1:]):
-            for step in range(int(at / STEP), min(int(until / STEP), len(most) - 1) + 1):
+            for step in range(int(at / STEP), min(int(until / STEP), len(most) - 2) + 1):
                 most[step] = max(most[step], count)
-        points, before = [], None
-        for step, count in enumerate(most):
-            after = most[step + 1] if step + 1 < len(most) else None
-            if not before == count == after:
-                points.append(f"{self.x(step * STEP):.1f} {self.y(count):.1f}")
-            before = count
-        return "M" + "L".join(points)
+        corners = [
+            f"{self.x(step * STEP):.1f} {self.y(most[step]):.1f}"
+            for step in range(len(most) - 1)
+            if step == 0 or not most[step - 1] == most[step] == most[step + 1]
+        ]
+        return "M" + "L".join(corners)
 
     def legend(self):
         """Beside the lines, where all of them are down again."""
-        left, right = self.x(self.schedule.good + self.schedule.bad) + 50, self.left + PANEL
-        y = TOP + 12
-        yield f'<text class="small end" x="{right - 62:.0f}" y="{y}">at once</text>'
-        yield f'<text class="small end" x="{right:.0f}" y="{y}">longest</text>'
+        names = self.x(self.schedule.good + self.schedule.bad) + 42
+        longest = self.left + PANEL
+        at_once, y = longest - 48, TOP + 16
+        yield '<g class="legend">'
+        yield text("small end", at_once, y, "at once")
+        yield text("small end", longest, y, "longest")
         for word, run in sorted(self.lines.items(), key=lambda line: -line[1].most_waiting):
             y += 22
-            weight = "strong" if word == "ours" else ""
+            style = "strong" if word == "ours" else ""
             name = "libexperiment" if word == "ours" else run.client.name.rsplit(" ", 1)[0]
-            yield f'<path class="line {word}" d="M{left - 22:.0f} {y - 4}h16"/>'
-            yield f'<text class="{weight}" x="{left:.0f}" y="{y}">{name}</text>'
-            yield f'<text class="end {weight}" x="{right - 62:.0f}" y="{y}">{run.most_waiting}</text>'
-            yield f'<text class="end {weight}" x="{right:.0f}" y="{y}">{run.longest:.1f} s</text>'
+            yield f'<path class="line {word}" d="M{names - 20:.0f} {y - 4}h14"/>'
+            yield text(style, names, y, name)
+            yield text(f"end {style}", at_once, y, run.most_waiting)
+            yield text(f"end {style}", longest, y, f"{run.longest:.1f} s")
+        yield "</g>"
 
 
 def draw(runs):
     """`runs` by kind; the kinds of TITLES are drawn, side by side on one scale."""
     most = max(run.most_waiting for kind in TITLES for run in chosen(runs[kind]).values())
     most = math.ceil(most / 50) * 50
+    title = "Callers that wait for their variants, at 30 calls a second"
+    settings = (
+        "timeout 500 ms, one retry, no back-off, as the vendor advises; "
+        "libexperiment with its total deadline of 600 ms"
+    )
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="title">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
+        f"<title>{title}</title>",
         f"<style>{STYLE}</style>",
-        '<text id="title" class="title" x="16" y="28">Callers that wait for their variants, at 30 calls a second</text>',
-        '<text class="small" x="16" y="46">timeout 500 ms, one retry, no back-off, as the vendor advises; '
-        "libexperiment with its total deadline of 600 ms</text>",
+        text("title", 16, 28, title),
+        text("small", 16, 46, settings),
     ]
     for index, kind in enumerate(TITLES):
         out += Panel(LEFT + index * (PANEL + GAP), runs[kind], most).draw(kind)

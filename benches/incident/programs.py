@@ -12,9 +12,24 @@ BUILD = ROOT / "build"
 PEERS = ROOT / "target" / "peers"
 OUT = ROOT / "target" / "incident"
 GO = {
-    "PKG_CONFIG_PATH": str(BUILD), "GOMODCACHE": str(PEERS / "go"),
+    "PKG_CONFIG_PATH": str(BUILD),
+    "GOMODCACHE": str(PEERS / "go"),
     "GOFLAGS": "-mod=readonly -modcacherw -buildvcs=false",
-}  # fmt: skip
+}
+
+
+# What is started as it is lies in the repository.
+BUILT = {}
+
+
+def built(program):
+    """Marks what builds a program."""
+
+    def mark(build):
+        BUILT[program] = build
+        return build
+
+    return mark
 
 
 def run(*command, **environment):
@@ -24,43 +39,50 @@ def run(*command, **environment):
         sys.exit(f"{command[0]} is missing; install it, or leave its client out with --only")
 
 
+@built("c")
 def c():
-    run("cc", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", HERE / "load.c", "-o", OUT / "load-c",
-        f"-I{ROOT}/include", f"-L{BUILD}", "-lexperiment", f"-Wl,-rpath,{BUILD}", "-lpthread")  # fmt: skip
+    run("cc", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include",
+        HERE / "load.c", "-o", OUT / "load-c", "-pthread",
+        f"-L{BUILD}", "-lexperiment", f"-Wl,-rpath,{BUILD}")  # fmt: skip
 
 
+@built("go")
 def go():
     run("go", "-C", HERE / "go", "build", "-o", OUT / "load-go", ".", **GO)
 
 
+@built("go-sdk")
 def go_sdk():
     run("go", "-C", HERE / "go", "build", "-tags", "sdk", "-o", OUT / "load-go-sdk", ".", **GO)
 
 
+@built("python-sdk")
 def python_sdk():
     if not (PEERS / "python/bin/pip").exists():
         run(sys.executable, "-m", "venv", PEERS / "python")
-    run(PEERS / "python/bin/pip", "install", "--quiet", "--requirement", HERE / "peers/python/requirements.txt")
+    wanted = HERE / "peers/python/requirements.txt"
+    run(PEERS / "python/bin/pip", "install", "--quiet", "--requirement", wanted)
 
 
+@built("node-sdk")
 def node_sdk():
     (PEERS / "node").mkdir(exist_ok=True)
     shutil.copy(HERE / "peers/node/package.json", PEERS / "node")
     run("npm", "install", "--silent", "--no-package-lock", "--prefix", PEERS / "node")
 
 
+@built("jvm-sdk")
 def jvm_sdk():
-    run("mvn", "--quiet", "--file", HERE / "peers/jvm/pom.xml", f"-Dmaven.repo.local={PEERS}/maven",
-        "dependency:copy-dependencies", f"-DoutputDirectory={PEERS}/jvm")  # fmt: skip
+    run("mvn", "--quiet", "--file", HERE / "peers/jvm/pom.xml", "dependency:copy-dependencies",
+        f"-Dmaven.repo.local={PEERS}/maven", f"-DoutputDirectory={PEERS}/jvm")  # fmt: skip
     run("javac", "-cp", f"{PEERS}/jvm/*", "-d", OUT, HERE / "peers/jvm/Load.java")
 
 
 def build(names):
     for folder in (OUT, PEERS):
         folder.mkdir(parents=True, exist_ok=True)
-    steps = {"c": c, "go": go, "go-sdk": go_sdk, "python-sdk": python_sdk, "node-sdk": node_sdk, "jvm-sdk": jvm_sdk}
-    for name in sorted(names & steps.keys()):
-        steps[name]()
+    for name in sorted(names & BUILT.keys()):
+        BUILT[name]()
 
 
 def command(name):

@@ -15,17 +15,17 @@ ANSWER_SECONDS = 0.005
 DRIP_SECONDS = 0.1
 
 # What "bad" can be. What a recovered service does with what it held is part of it:
-#   stall    it reads requests and answers none; at recovery it answers those whose caller still waits
-#   drip     head at once, then a byte each 100 ms; at recovery the rest at once
-#   503      it answers 503, as fast as it did
-#   refused  it ends all connections, and nobody listens
-#   resolver it ends all connections, and nobody answers who asks for its name; at recovery all are answered
+#   stall     it reads requests and answers none; at recovery those whose caller still waits
+#   drip      head at once, then a byte each 100 ms; at recovery the rest at once
+#   503       it answers 503, as fast as it did
+#   refused   it ends all connections, and nobody listens
+#   resolver  it ends all connections, and who asks for its name is answered at recovery
 KINDS = ("stall", "drip", "503", "refused", "resolver")
 
 
 def response(status, body):
-    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return f"{head}\r\n\r\n".encode() + body
 
 
 GOOD = response("200 OK", BODY)
@@ -106,13 +106,13 @@ class Upstream:
             writer.write(GOOD)
 
     async def recovery(self, reader, seconds):
-        """Waits for it, at most so long, and says whether it has come. The caller may leave meanwhile."""
+        """Waits for it, at most so long, and says whether it has come."""
         gone = asyncio.ensure_future(reader.read(1))
         well = asyncio.ensure_future(self.recovered.wait())
         try:
             await asyncio.wait({gone, well}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
-                raise ConnectionResetError
+                raise ConnectionResetError  # the caller has left
             return well.done()
         finally:
             gone.cancel()

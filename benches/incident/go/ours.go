@@ -11,14 +11,10 @@ import (
 func open(url string, settings map[string]int) func() (int, error) {
 	config := &experiment.Config{ServerUrl: url}
 	for name, value := range settings {
-		switch name {
-		case "fetch_deadline_millis":
-			config.FetchDeadline = time.Duration(value) * time.Millisecond
-		case "connection_pool_max_size":
-			config.ConnectionPoolMaxSize = value
-		default:
+		if name != "fetch_deadline_millis" {
 			panic("no such setting: " + name)
 		}
+		config.FetchDeadline = time.Duration(value) * time.Millisecond
 	}
 	client, err := experiment.NewClient("key", config)
 	if err != nil {
