@@ -45,7 +45,7 @@ class Upstream:
 
     def forget(self):
         self.arrivals = []
-        self.most_open = 0
+        self.most_open = len(self.open)
 
     async def listen(self):
         self.server = await asyncio.start_server(self.serve, "127.0.0.1", self.port, backlog=4096)
