@@ -13,7 +13,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 
 VERSION := $(shell packaging/version)
 SONAME := libexperiment.so.$(firstword $(subst ., ,$(VERSION)))
-C_SOURCES = $(wildcard tests/c/*.[ch] tests/conformance/*.[ch] examples/c/*.[ch] packaging/*/*.[ch] benches/*.c \
+C_SOURCES = $(wildcard tests/c/*.[ch] tests/conformance/*.[ch] examples/c/*.[ch] packaging/*/*.[ch] benches/*.c benches/*/*.c \
 	bindings/cpp/*.[ch]pp bindings/cpp/tests/*.[ch]pp examples/cpp/*.cpp)
 MOCK_SERVICE = $(shell $(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/mock-service
 

@@ -18,7 +18,16 @@ GO = {
 }
 
 
-# What is started as it is lies in the repository.
+# Where Debian's package has another name than the tool.
+PACKAGES = {
+    "cc": "gcc",
+    "go": "golang",
+    "java": "default-jre-headless",
+    "javac": "default-jdk-headless",
+    "mvn": "maven",
+    "node": "nodejs",
+}
+# The programs that cannot be started as they lie here.
 BUILT = {}
 
 
@@ -32,11 +41,17 @@ def built(program):
     return mark
 
 
+def demand(tool):
+    if not shutil.which(tool):
+        package = PACKAGES.get(tool, tool)
+        sys.exit(
+            f"{tool} is missing: Debian has it in {package}; or take other clients, with --only"
+        )
+
+
 def run(*command, **environment):
-    try:
-        subprocess.run(command, check=True, env={**os.environ, **environment}, stdout=sys.stderr)
-    except FileNotFoundError:
-        sys.exit(f"{command[0]} is missing; install it, or leave its client out with --only")
+    demand(command[0])
+    subprocess.run(command, check=True, env={**os.environ, **environment}, stdout=sys.stderr)
 
 
 @built("c")
@@ -67,13 +82,15 @@ def python_sdk():
 @built("node-sdk")
 def node_sdk():
     (PEERS / "node").mkdir(exist_ok=True)
-    shutil.copy(HERE / "peers/node/package.json", PEERS / "node")
-    run("npm", "install", "--silent", "--no-package-lock", "--prefix", PEERS / "node")
+    for file in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / "peers/node" / file, PEERS / "node")
+    run("npm", "ci", "--silent", "--prefix", PEERS / "node")
 
 
 @built("jvm-sdk")
 def jvm_sdk():
-    run("mvn", "--quiet", "--file", HERE / "peers/jvm/pom.xml", "dependency:copy-dependencies",
+    copy = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies"
+    run("mvn", "--quiet", "--file", HERE / "peers/jvm/pom.xml", copy,
         f"-Dmaven.repo.local={PEERS}/maven", f"-DoutputDirectory={PEERS}/jvm")  # fmt: skip
     run("javac", "-cp", f"{PEERS}/jvm/*", "-d", OUT, HERE / "peers/jvm/Load.java")
 
@@ -83,6 +100,8 @@ def build(names):
         folder.mkdir(parents=True, exist_ok=True)
     for name in sorted(names & BUILT.keys()):
         BUILT[name]()
+    for name in names:
+        demand(command(name)[0][0])
 
 
 def command(name):
