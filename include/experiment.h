@@ -35,10 +35,11 @@
  * FORK. After fork(2) a client works on in the parent, which notices nothing, and in the child, where
  * it begins anew, without connections. Asynchronous fetches stay the parent's: in the child an
  * inherited exp_pending is EXP_ERR_CANCELED, inherited completions are empty for good, and no callback
- * runs; a callback that forks must not return in the child. Other objects work on in the child too,
- * unless another thread was inside a call with them at the fork. Looking up a name can hang in a child
- * that was forked while another thread looked one up, by a lock of the system's; the fetch still ends
- * in time.
+ * runs; a callback that forks must not return in the child. What an inherited client holds is never
+ * freed there, so that the finalizer of its log callback does not run. Other objects work on in the
+ * child too, unless another thread was inside a call with them at the fork. Looking up a name can hang
+ * in a child that was forked while another thread looked one up, by a lock of the system's; the fetch
+ * still ends in time.
  *
  * UNLOADING. The shared library is linked with `-z nodelete`: dlclose leaves it in place. Link a
  * module that holds the static library in the same way.

@@ -8,12 +8,12 @@ use once_cell::race::OnceBox;
 use crate::config::{self, Config};
 use crate::deadline::Limit;
 use crate::error::Error;
+pub use crate::fetch::Fetched;
 use crate::logger::Logger;
 use crate::metrics::{Gauges, Metrics};
 use crate::model::User;
 use crate::options::FetchOptions;
 use crate::pending::{Pending, Teller};
-pub use crate::session::Fetched;
 use crate::session::Session;
 
 /// Fetches variants; any number of threads at once.

@@ -1,5 +1,5 @@
 //! Where finished asynchronous fetches wait for a host that polls, so that no thread of ours ever
-//! enters it.
+//! enters it. What a fetch is does not matter here.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,21 +8,20 @@ use std::sync::Arc;
 
 use crate::clock;
 use crate::deadline::Deadline;
-use crate::pending::Pending;
 use crate::sync::{Condvar, Mutex};
 use crate::sys::{self, Signal};
 
 /// A queue with a descriptor that is readable while there is something in it.
 #[derive(Debug)]
-pub struct Completions {
+pub struct Completions<T> {
     /// The process it was made in.
     generation: u64,
-    finished: Mutex<VecDeque<Arc<Pending>>>,
+    finished: Mutex<VecDeque<T>>,
     arrived: Condvar,
     signal: Signal,
 }
 
-impl Completions {
+impl<T> Completions<T> {
     /// Takes a descriptor.
     pub fn new() -> io::Result<Arc<Self>> {
         Ok(Arc::new(Completions {
@@ -39,9 +38,9 @@ impl Completions {
         self.generation != sys::fork_generation()
     }
 
-    pub fn push(&self, pending: Arc<Pending>) {
+    pub fn push(&self, fetch: T) {
         let mut finished = self.finished.lock();
-        finished.push_back(pending);
+        finished.push_back(fetch);
         // Under the lock, so that the descriptor always says what the queue holds.
         let was_empty = finished.len() == 1;
         if was_empty {
@@ -56,16 +55,16 @@ impl Completions {
     }
 
     /// The fetch that finished first, if any is there.
-    pub fn next(&self) -> Option<Arc<Pending>> {
+    pub fn next(&self) -> Option<T> {
         if self.is_inherited() {
             return None;
         }
         let mut finished = self.finished.lock();
-        let pending = finished.pop_front();
-        if pending.is_some() && finished.is_empty() {
+        let fetch = finished.pop_front();
+        if fetch.is_some() && finished.is_empty() {
             self.signal.clear();
         }
-        pending
+        fetch
     }
 
     /// Waits until something is there; false if `until` comes first.

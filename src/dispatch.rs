@@ -161,40 +161,40 @@ impl<P> Dispatch<P> {
     }
 
     /// Goes on with a fetch that nobody else has, as its step says.
-    pub fn go_on(&mut self, now: Instant, id: Id, pending: P, mut fetch: Fetch, mut step: Step) {
-        loop {
-            let until = match step {
-                Step::Attempt { until } => until,
-                Step::Pause { .. } if self.closed => {
-                    step = fetch.stopped(Error::closed(), now);
-                    continue;
-                }
-                Step::Pause { until } => {
-                    self.pauses.insert((until, id));
-                    let place = Place::Pausing(until);
-                    self.waiting.insert(id, Waiting { pending, fetch, place });
-                    return;
-                }
-                Step::Done(result) => {
-                    self.decided.push_back(Decided { pending, fetch, result });
-                    return;
-                }
-            };
-            let refusal = match self.pool.acquire(now, until, Waiter::Task, || Waker::Task(id)) {
-                Answer::Leased(lease) => {
-                    self.runnable.push_back(Run { id, pending, fetch, lease });
-                    return;
-                }
-                Answer::Waiting(ticket) => {
-                    let place = Place::InLine(ticket);
-                    self.waiting.insert(id, Waiting { pending, fetch, place });
-                    return;
-                }
-                Answer::Expired(snapshot) => Refusal::Expired(snapshot),
-                Answer::Closed => Refusal::Failed(Error::closed()),
-            };
-            step = fetch.refused(refusal, now);
+    pub fn go_on(&mut self, now: Instant, id: Id, pending: P, mut fetch: Fetch, step: Step) {
+        match step {
+            Step::Attempt { until } => {
+                let answer = self.pool.acquire(now, until, Waiter::Task, || Waker::Task(id));
+                self.answered(now, id, pending, fetch, answer);
+            }
+            Step::Pause { .. } if self.closed => {
+                let step = fetch.stopped(Error::closed(), now);
+                self.go_on(now, id, pending, fetch, step);
+            }
+            Step::Pause { until } => {
+                self.pauses.insert((until, id));
+                self.waiting.insert(id, Waiting { pending, fetch, place: Place::Pausing(until) });
+            }
+            Step::Done(result) => self.decided.push_back(Decided { pending, fetch, result }),
         }
+    }
+
+    /// Goes on with a fetch that asked for a slot.
+    fn answered(&mut self, now: Instant, id: Id, pending: P, mut fetch: Fetch, answer: Answer) {
+        let refusal = match answer {
+            Answer::Leased(lease) => {
+                self.runnable.push_back(Run { id, pending, fetch, lease });
+                return;
+            }
+            Answer::Waiting(ticket) => {
+                self.waiting.insert(id, Waiting { pending, fetch, place: Place::InLine(ticket) });
+                return;
+            }
+            Answer::Expired(snapshot) => Refusal::Expired(snapshot),
+            Answer::Closed => Refusal::Failed(Error::closed()),
+        };
+        let step = fetch.refused(refusal, now);
+        self.go_on(now, id, pending, fetch, step);
     }
 
     /// Ends a fetch that waits. One that a worker has, or that has ended, is left alone; so is one
@@ -340,25 +340,11 @@ impl<P> Dispatch<P> {
     }
 
     fn settle_task(&mut self, now: Instant, id: Id) {
-        let Some(Waiting { pending, mut fetch, place: Place::InLine(ticket) }) =
+        if let Some(Waiting { pending, fetch, place: Place::InLine(ticket) }) =
             self.waiting.remove(&id)
-        else {
-            return;
-        };
-        let refusal = match self.pool.collect(ticket) {
-            Answer::Leased(lease) => {
-                self.runnable.push_back(Run { id, pending, fetch, lease });
-                return;
-            }
-            Answer::Waiting(ticket) => {
-                let place = Place::InLine(ticket);
-                self.waiting.insert(id, Waiting { pending, fetch, place });
-                return;
-            }
-            Answer::Expired(snapshot) => Refusal::Expired(snapshot),
-            Answer::Closed => Refusal::Failed(Error::closed()),
-        };
-        let step = fetch.refused(refusal, now);
-        self.go_on(now, id, pending, fetch, step);
+        {
+            let answer = self.pool.collect(ticket);
+            self.answered(now, id, pending, fetch, answer);
+        }
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crate::contain::contain;
 use crate::error::{Error, Status};
-use crate::session::Session;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::thread::{self, JoinHandle};
@@ -15,7 +14,26 @@ use crate::sync::thread::{self, JoinHandle};
 /// Host callbacks run on these threads, so they get what threads commonly have.
 const STACK_BYTES: usize = 2 << 20;
 
-/// The threads of one session.
+/// What the threads are there for.
+pub trait Work: Send + Sync + 'static {
+    fn workers_at_most(&self) -> usize;
+
+    /// Whether no thread may be started any more.
+    fn is_closing(&self) -> bool;
+
+    /// One more worker was started.
+    fn worker_comes(&self);
+
+    /// What a worker does, until the client is closed.
+    fn make_exchanges(self: Arc<Self>);
+
+    /// What the thread does that keeps the time, until then.
+    fn keep_time(self: Arc<Self>);
+
+    fn log_defect(&self, defect: &Error);
+}
+
+/// The threads of one work.
 #[derive(Debug, Default)]
 pub struct Executor {
     threads: Mutex<Threads>,
@@ -33,16 +51,16 @@ impl Executor {
     /// Sees to it that there are a timer and `workers` workers, or as many as the session may have.
     /// Fails if there are none and none can be started, or if the session is closing: none is started
     /// then.
-    pub fn provide(&self, session: &Arc<Session>, workers: usize) -> Result<(), Error> {
-        let workers = workers.min(session.workers_at_most());
+    pub fn provide(&self, work: &Arc<impl Work>, workers: usize) -> Result<(), Error> {
+        let workers = workers.min(work.workers_at_most());
         if self.workers.load(Ordering::SeqCst) >= workers {
             return Ok(());
         }
         let mut threads = self.threads.lock();
-        if session.is_closing() {
+        if work.is_closing() {
             return Err(Error::closed());
         }
-        match self.start(&mut threads, session, workers) {
+        match self.start(&mut threads, work, workers) {
             // Where no more can be had, those that are there do it all.
             Err(error) if self.workers.load(Ordering::SeqCst) == 0 => {
                 let message = format!("no thread can be started to run the fetch: {error}");
@@ -55,24 +73,24 @@ impl Executor {
     fn start(
         &self,
         threads: &mut Threads,
-        session: &Arc<Session>,
+        work: &Arc<impl Work>,
         workers: usize,
     ) -> io::Result<()> {
         if !threads.timer {
-            let timer = Arc::clone(session);
-            let handle = thread::spawn("exp-timer", STACK_BYTES, move || {
-                guarded(&timer, Session::keep_time)
-            })?;
+            let timer = Arc::clone(work);
+            let handle =
+                thread::spawn("exp-timer", STACK_BYTES, move || guarded(&timer, Work::keep_time))?;
             threads.timer = true;
             threads.handles.push(handle);
         }
         while self.workers.load(Ordering::SeqCst) < workers {
-            let worker = Arc::clone(session);
-            let handle =
-                thread::spawn("exp-worker", STACK_BYTES, move || guarded(&worker, Session::work))?;
+            let worker = Arc::clone(work);
+            let handle = thread::spawn("exp-worker", STACK_BYTES, move || {
+                guarded(&worker, Work::make_exchanges)
+            })?;
             threads.handles.push(handle);
             self.workers.fetch_add(1, Ordering::SeqCst);
-            session.worker_comes();
+            work.worker_comes();
         }
         Ok(())
     }
@@ -90,8 +108,8 @@ impl Executor {
 
 /// What a thread runs. A defect outside of exchanges and callbacks, which have guards of their own,
 /// ends the thread; it is logged, and printed nowhere.
-fn guarded(session: &Arc<Session>, run: impl FnOnce(Arc<Session>)) {
-    if let Err(defect) = contain(|| run(Arc::clone(session))) {
-        session.log_defect(&defect);
+fn guarded<W: Work>(work: &Arc<W>, run: impl FnOnce(Arc<W>)) {
+    if let Err(defect) = contain(|| run(Arc::clone(work))) {
+        work.log_defect(&defect);
     }
 }

@@ -65,6 +65,21 @@ pub enum Refusal {
     Failed(Error),
 }
 
+/// What a fetch came to.
+#[derive(Debug)]
+pub struct Fetched {
+    pub result: Result<Variants, Error>,
+    /// Attempts made, the first included; 0 when it failed before it began.
+    pub attempts: u32,
+    pub timings: Timings,
+}
+
+impl Fetched {
+    pub fn not_begun(error: Error) -> Self {
+        Fetched { result: Err(error), attempts: 0, timings: Timings::default() }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Fetch {
@@ -156,13 +171,9 @@ impl Fetch {
         Step::Done(Err(error))
     }
 
-    /// Attempts made so far, the first included.
-    pub fn attempts(&self) -> u32 {
-        self.attempt + 1
-    }
-
-    pub fn into_timings(self) -> Timings {
-        self.timings
+    /// It is over, as its last step says.
+    pub fn ended(self, result: Result<Variants, Error>) -> Fetched {
+        Fetched { result, attempts: self.attempt + 1, timings: self.timings }
     }
 
     fn failed(&mut self, error: Error, now: Instant) -> Step {

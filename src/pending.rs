@@ -11,9 +11,9 @@ use crate::contain::contain;
 use crate::deadline::Deadline;
 use crate::dispatch::Id;
 use crate::error::Error;
+use crate::fetch::Fetched;
 use crate::logger::Logger;
 use crate::options::FetchOptions;
-use crate::session::{Fetched, Session};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::{self, ThreadId};
 use crate::sync::{Condvar, Mutex};
@@ -24,14 +24,21 @@ pub enum Teller {
     /// Called once, on a thread of ours.
     Callback(Box<dyn FnOnce(Fetched) + Send>),
     /// The outcome is kept here, and whoever polls the queue finds the fetch in it.
-    Completions(Arc<Completions>),
+    Completions(Arc<Completions<Arc<Pending>>>),
+}
+
+/// Who has a fetch that no worker has.
+pub trait Line: Send + Sync {
+    /// Ends one that is in line or pauses. One in the middle of its exchange hears of it by its own
+    /// switch.
+    fn cancel(&self, id: Id);
 }
 
 /// See the module.
 pub struct Pending {
     /// The process it was submitted in.
     generation: u64,
-    session: Weak<Session>,
+    line: Weak<dyn Line>,
     /// Set once, when it is submitted.
     id: AtomicU64,
     pub began: Instant,
@@ -70,7 +77,8 @@ pub enum NoOutcome {
 
 impl Pending {
     pub fn new(
-        session: &Arc<Session>,
+        line: Weak<dyn Line>,
+        logger: &Arc<Logger>,
         user: Vec<u8>,
         options: FetchOptions,
         token: usize,
@@ -78,13 +86,13 @@ impl Pending {
     ) -> Arc<Self> {
         Arc::new(Pending {
             generation: sys::fork_generation(),
-            session: Arc::downgrade(session),
+            line,
             id: AtomicU64::new(0),
             began: clock::now(),
             user,
             options,
             token,
-            logger: Arc::clone(session.logger()),
+            logger: Arc::clone(logger),
             cancel: Cancel::new(),
             teller: Mutex::new(Some(teller)),
             outcome: Mutex::new(Outcome::NotYet),
@@ -129,8 +137,8 @@ impl Pending {
             return;
         }
         self.cancel.fire();
-        if let Some(session) = self.session.upgrade() {
-            session.cancel_pending(self.id.load(Ordering::SeqCst));
+        if let Some(line) = self.line.upgrade() {
+            line.cancel(self.id.load(Ordering::SeqCst));
         }
     }
 

@@ -1,10 +1,10 @@
 //! The bounded pool of connections, as a pure state machine: who may use which slot, and when.
 //!
 //! **Events.** A fetch asks for a slot ([`Pool::acquire`]), gives it back ([`Pool::release`]) or
-//! stops wanting it ([`Pool::withdraw`]); time passes ([`Pool::expire`]); a worker comes or goes
-//! ([`Pool::worker_ready`], [`Pool::worker_taken`]); the pool closes ([`Pool::close`]). Each event
-//! is told what time it is, and nothing here waits, locks or wakes: the caller keeps the pool under
-//! one mutex and reads the clock while it holds it.
+//! stops wanting it ([`Pool::withdraw`]); time passes ([`Pool::expire`]); a worker comes
+//! ([`Pool::worker_ready`]); the pool closes ([`Pool::close`]). Each event is told what time it is, and
+//! nothing here waits, locks or wakes: the caller keeps the pool under one mutex and reads the clock
+//! while it holds it.
 //!
 //! **Decisions.** What cannot be answered at once gets a [`Ticket`], and with it stands in line. A
 //! ticket is decided exactly once, inside an event, and the event returns the waker `W` that its
@@ -181,15 +181,6 @@ impl<W> Pool<W> {
         woken
     }
 
-    /// A free worker is wanted for something else than a lease, or ends. Says whether there was
-    /// one. (A lease to a task takes its worker by itself.)
-    #[must_use = "there may have been no free worker"]
-    pub fn worker_taken(&mut self) -> bool {
-        let taken = self.free_workers > 0;
-        self.free_workers -= usize::from(taken);
-        taken
-    }
-
     /// Closes the pool: whoever waits is refused, as is whoever comes later. What was granted stays
     /// granted, until it is released.
     #[must_use = "the tickets decided must be woken"]
@@ -200,12 +191,6 @@ impl<W> Pool<W> {
             woken.extend(self.decide(place, Answer::Closed));
         }
         woken
-    }
-
-    /// Whether nothing is under way: no lease is out, and every ticket has been collected or
-    /// withdrawn. Once closed and drained, it stays so.
-    pub fn is_drained(&self) -> bool {
-        self.slots.leased.is_empty() && self.line.len() == 0 && self.decided.is_empty()
     }
 
     /// Makes cold those idle slots that nobody has used for `idle_for`, and returns their numbers.

@@ -15,7 +15,7 @@ use crate::connections::Connections;
 use crate::deadline::{Deadline, Limit};
 use crate::error::{Error, Status};
 use crate::executor::Executor;
-use crate::fetch::{self, Fetch, Refusal, Rules, Step};
+use crate::fetch::{self, Fetch, Fetched, Refusal, Rules, Step};
 use crate::logger::{Level, Logger};
 use crate::metrics::{Gauges, Metrics};
 use crate::model::{User, Variants};
@@ -24,20 +24,10 @@ use crate::retry::Budget;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::sys::Descriptors;
-use crate::timings::Timings;
 use crate::transport::{Shared, Transport};
 
 /// Beyond this size an answer for the user cannot come from the service's cache.
 const CACHEABLE_USER_BYTES: usize = 8000;
-
-/// What a fetch came to.
-#[derive(Debug)]
-pub struct Fetched {
-    pub result: Result<Variants, Error>,
-    /// Attempts made, the first included; 0 when it failed before it began.
-    pub attempts: u32,
-    pub timings: Timings,
-}
 
 /// See the module. Any number of threads use it at once.
 pub struct Session {
@@ -123,7 +113,7 @@ impl Session {
         self.metrics.fetches.increment();
         let fetched = match self.encode(user) {
             Ok(body) => self.drive(&body, options, began),
-            Err(error) => Fetched { result: Err(error), attempts: 0, timings: Timings::default() },
+            Err(error) => Fetched::not_begun(error),
         };
         self.ended(&fetched, began.elapsed());
         fetched
@@ -162,7 +152,7 @@ impl Session {
                 Step::Done(result) => break result,
             };
         };
-        Fetched { result, attempts: fetch.attempts(), timings: fetch.into_timings() }
+        fetch.ended(result)
     }
 
     fn attempt(

@@ -171,7 +171,11 @@ fn closing_from_a_log_line_of_a_worker_does_not_wait_for_itself() {
 }
 
 /// Asynchronous fetches that a thread keeps going.
-fn submit_some(client: &Client, completions: &Arc<Completions>, count: usize) -> usize {
+fn submit_some(
+    client: &Client,
+    completions: &Arc<Completions<Arc<Pending>>>,
+    count: usize,
+) -> usize {
     let mut refused = 0;
     for i in 0..count {
         let teller = Teller::Completions(Arc::clone(completions));

@@ -48,11 +48,14 @@
 #define EXPERIMENT_HAS_EXCEPTIONS 0
 #endif
 
-/* So that a program compiled in part with and in part without exceptions has both kinds of code. */
+/* So that what is compiled with other exceptions, or with the header of another series, has code of
+ * its own in a program that holds both. */
+#define EXPERIMENT_JOIN(exceptions, major, minor) exceptions##_##major##_##minor
+#define EXPERIMENT_JOINED(exceptions, major, minor) EXPERIMENT_JOIN(exceptions, major, minor)
 #if EXPERIMENT_HAS_EXCEPTIONS
-#define EXPERIMENT_NAMESPACE throwing
+#define EXPERIMENT_NAMESPACE EXPERIMENT_JOINED(throwing, EXP_VERSION_MAJOR, EXP_VERSION_MINOR)
 #else
-#define EXPERIMENT_NAMESPACE nonthrowing
+#define EXPERIMENT_NAMESPACE EXPERIMENT_JOINED(nonthrowing, EXP_VERSION_MAJOR, EXP_VERSION_MINOR)
 #endif
 
 /* Lets the compiler warn of a view that outlives what it looks into. */
@@ -245,9 +248,11 @@ inline void error::raise() const {
  */
 template <class T> class [[nodiscard]] result {
   public:
+    /** What either of the two is. */
     using value_type = T;
     using error_type = experiment::error;
 
+    /** One with a value, or with an error; so that a function may return either. */
     result(T value) : outcome_(std::in_place_index<0>, std::move(value)) {}
     result(experiment::error error) : outcome_(std::in_place_index<1>, std::move(error)) {}
 
@@ -262,8 +267,10 @@ template <class T> class [[nodiscard]] result {
     T &operator*() &noexcept { return *std::get_if<0>(&outcome_); }
     const T &operator*() const &noexcept { return *std::get_if<0>(&outcome_); }
     T operator*() &&noexcept { return std::move(*std::get_if<0>(&outcome_)); }
-    T *operator->() noexcept { return std::get_if<0>(&outcome_); }
-    const T *operator->() const noexcept { return std::get_if<0>(&outcome_); }
+    T *operator->() noexcept EXPERIMENT_LIFETIMEBOUND { return std::get_if<0>(&outcome_); }
+    const T *operator->() const noexcept EXPERIMENT_LIFETIMEBOUND {
+        return std::get_if<0>(&outcome_);
+    }
 
     /** The value; throws the error if there is none, and aborts where nothing can be thrown. */
     T &value() & { return checked(), **this; }
@@ -577,17 +584,21 @@ class config : public owner<exp_config> {
      * Who takes log lines up to a level, as `callback(log_level, std::string_view)`, in place of
      * who did before; without one nothing is written anywhere. On any thread, several at once. The
      * line is borrowed for the call. What it throws is dropped. It is destroyed, on the thread
-     * where that happens, when the settings and all clients made of them are gone.
+     * where that happens, when the settings and all clients made of them are gone; so it must not
+     * own such a client.
      */
     template <class Callback> config &log_callback(Callback callback, log_level max_level) & {
         static_assert(std::is_invocable_v<Callback &, log_level, std::string_view>);
-        log_ = std::make_shared<detail::log_sink_of<Callback>>(std::move(callback));
-        auto sink = std::make_unique<std::shared_ptr<detail::log_sink>>(log_);
+        std::shared_ptr<detail::log_sink> log =
+            std::make_shared<detail::log_sink_of<Callback>>(std::move(callback));
+        auto sink = std::make_unique<std::shared_ptr<detail::log_sink>>(log);
         const exp_status status =
             exp_config_set_log_callback(get(), detail::write_log, sink.get(), detail::release_log,
                                         static_cast<std::int32_t>(max_level));
-        if (status == EXP_OK)
+        if (status == EXP_OK) {
             static_cast<void>(sink.release());
+            log_ = std::move(log);
+        }
         return *this;
     }
     template <class Callback> config &&log_callback(Callback callback, log_level max_level) && {
@@ -619,6 +630,7 @@ class user : public owner<exp_user> {
         return user(user_out);
     }
 #if EXPERIMENT_HAS_EXCEPTIONS
+    /** As try_from_json. */
     static user from_json(std::string_view json) { return try_from_json(json).value(); }
 #endif
 
@@ -802,7 +814,9 @@ class variants : public owner<exp_variants> {
 
     /** How many variants there are. */
     std::size_t size() const noexcept { return exp_variants_count(get()); }
+    /** Whether there is none. */
     bool empty() const noexcept { return size() == 0; }
+    /** The range of them, each a `variant_view`. */
     iterator begin() const noexcept EXPERIMENT_LIFETIMEBOUND;
     iterator end() const noexcept EXPERIMENT_LIFETIMEBOUND;
 
@@ -832,6 +846,7 @@ class variants : public owner<exp_variants> {
         return variants(variants_out);
     }
 #if EXPERIMENT_HAS_EXCEPTIONS
+    /** As try_filter_deployed. */
     variants filter_deployed() const { return try_filter_deployed().value(); }
 #endif
 
@@ -913,6 +928,7 @@ class pending : public owner<exp_pending> {
         return variants(variants_out);
     }
 #if EXPERIMENT_HAS_EXCEPTIONS
+    /** As try_take. */
     variants take() { return try_take().value(); }
 #endif
 
@@ -934,6 +950,7 @@ class completions : public owner<exp_completions> {
         return made;
     }
 #if EXPERIMENT_HAS_EXCEPTIONS
+    /** As try_create. */
     completions() : completions(try_create().value()) {}
 #endif
 
@@ -967,8 +984,8 @@ template <class Callback> struct told {
         const std::unique_ptr<told> self(static_cast<told *>(user_data));
         contained(self->log.get(), [&] {
             if (status == EXP_OK)
-                std::move(self->callback)(
-                    result(experiment::variants(exp_variants_retain(variants))));
+                std::move(self->callback)(result<experiment::variants>(
+                    experiment::variants(exp_variants_retain(variants))));
             else
                 std::move(self->callback)(result<experiment::variants>(experiment::error(error)));
         });
@@ -1168,6 +1185,8 @@ class client : public owner<exp_client> {
 } // namespace experiment
 
 #undef EXPERIMENT_NAMESPACE
+#undef EXPERIMENT_JOINED
+#undef EXPERIMENT_JOIN
 #undef EXPERIMENT_LIFETIMEBOUND
 #undef EXPERIMENT_VISIBLE
 

@@ -58,6 +58,11 @@ static inline exp_fetch_options *go_make_options(const go_options *chosen, const
     return options;
 }
 
+/* How many calls of go_submit this thread is inside: more than one if a logger fetches too. */
+static _Thread_local int go_submitting;
+
+static inline int go_is_submitting(void) { return go_submitting > 0; }
+
 /* The token is a number of Go's, no pointer: nothing of Go's memory stays in the library. */
 static inline exp_status go_submit(exp_client *client, exp_completions *completions,
                                    uintptr_t token, const char *user_json, size_t user_length,
@@ -71,8 +76,10 @@ static inline exp_status go_submit(exp_client *client, exp_completions *completi
     if (status != EXP_OK)
         return status;
     exp_fetch_options *options = go_make_options(chosen, flag_keys, lengths, count);
+    go_submitting++;
     status = exp_fetch_v2_submit(client, user, options, completions, (void *)token, pending_out,
                                  error_out);
+    go_submitting--;
     exp_free(options);
     exp_free(user);
     return status;

@@ -125,6 +125,36 @@ func TestAContextThatEndsBeforeItsDeadlineEndsTheFetch(t *testing.T) {
 	isAll(t, err, context.DeadlineExceeded)
 }
 
+// tardyContext ends later than it says, as every context does whose timer comes late.
+type tardyContext struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c tardyContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+func TestATimeoutOfAContextHasItsCauseHoweverLateTheContextEnds(t *testing.T) {
+	client := open(t, play(t, stalled), Config{})
+	cause := errors.New("no time left")
+	const said = 100 * time.Millisecond
+	ctx, cancel := context.WithTimeoutCause(context.Background(), said+5*time.Millisecond, cause)
+	defer cancel()
+	tardy := tardyContext{ctx, time.Now().Add(said)}
+	err := failure(t, said, func() (map[string]Variant, error) { return client.FetchV2WithContext(nil, tardy) })
+	isAll(t, err, context.DeadlineExceeded, cause)
+
+	never := tardyContext{context.Background(), time.Now().Add(said)}
+	isAll(t, failure(t, said, func() (map[string]Variant, error) { return client.FetchV2WithContext(nil, never) }), context.DeadlineExceeded)
+}
+
+func TestATimeoutOfTheClientIsNoCancellationThoughTheContextIsCanceledMeanwhile(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := (&FetchError{Status: StatusTimeout}).endedBy(ctx); errors.Is(err, context.Canceled) {
+		t.Errorf("%v is a cancellation", err)
+	}
+}
+
 func TestTheLibrarysTimeoutsAreGosTimeouts(t *testing.T) {
 	client := open(t, play(t, stalled), Config{FetchTimeout: 500 * time.Millisecond, ConnectionPoolMaxSize: 1, FetchPoolAcquireTimeout: 50 * time.Millisecond})
 	done := make(chan struct{})
@@ -385,6 +415,56 @@ func TestLinesReachTheLoggerAtTheirLevelAndAreNoFormats(t *testing.T) {
 		}
 		if warned := len(log.lines) > 0 && log.lines[0].level == "warn"; warned != wanted || strings.Contains(fmt.Sprint(log.lines), "%!") {
 			t.Errorf("at level %d: %q", level, log.lines)
+		}
+	}
+}
+
+// disturber does something whenever it is to warn.
+type disturber struct {
+	recorder
+	disturb func()
+}
+
+func (d *disturber) Warn(string, ...interface{}) { d.disturb() }
+
+// largeUser is one that the library warns of on the thread that fetches.
+var largeUser = &User{UserProperties: map[string]interface{}{"large": strings.Repeat("x", 20_000)}}
+
+func TestLoggersMayFetchThemselvesHoweverManyAtOnce(t *testing.T) {
+	service := play(t, "{}")
+	helper := open(t, service, Config{})
+	var logging sync.WaitGroup
+	logging.Add(cap(calls))
+	log := &disturber{disturb: func() {
+		logging.Done()
+		logging.Wait() // until each place in the library is one of a fetch that logs
+		if _, err := helper.FetchV2(nil); err != nil {
+			t.Error(err)
+		}
+	}}
+	done := make(chan error)
+	for range cap(calls) {
+		client := open(t, service, Config{LoggerProvider: log, LogLevel: logger.Warn})
+		go func() { _, err := client.FetchV2(largeUser); done <- err }()
+	}
+	for range cap(calls) {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			panic("the loggers wait for one another") // closing the clients would wait too
+		}
+	}
+}
+
+func TestWhatALoggerPanicsWithIsDroppedAndHarmsNoFetch(t *testing.T) {
+	log := &disturber{disturb: func() { panic("at the logger") }}
+	client := open(t, play(t, `{"answers": [{}, {"status": 404}, {}]}`), Config{LoggerProvider: log, LogLevel: logger.Warn})
+	for range cap(calls) + 1 { // the first panics on this thread, the second on one of the library's
+		if _, err := client.FetchV2(largeUser); err != nil && statusOf(err) != StatusHTTP {
+			t.Error(err)
 		}
 	}
 }

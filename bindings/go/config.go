@@ -20,7 +20,9 @@ const (
 type ServerZone int
 
 const (
+	// USServerZone is in the United States.
 	USServerZone ServerZone = iota
+	// EUServerZone is in the European Union.
 	EUServerZone
 )
 

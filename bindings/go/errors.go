@@ -12,6 +12,7 @@ import (
 type Status int
 
 const (
+	// StatusOK: there are variants; no FetchError has it.
 	StatusOK Status = iota
 	// StatusInvalidArgument: an argument or a setting is not what it must be; the message names it.
 	StatusInvalidArgument
@@ -89,6 +90,7 @@ type Report struct {
 // canceled fetch is context.Canceled, and a closed client is net.ErrClosed. What the context gives as
 // its cause is found too. FetchError is a net.Error.
 type FetchError struct {
+	// Status is what went wrong.
 	Status Status
 	// Message is one line that says what happened and what to do, without the API key and without
 	// anything of the user.
@@ -151,8 +153,27 @@ func canceled(ctx context.Context) *FetchError {
 
 // endedBy adds the cause of the context, if that is what ended the fetch.
 func (e *FetchError) endedBy(ctx context.Context) *FetchError {
-	if e != nil && ctx.Err() != nil && (e.Status == StatusTimeout || e.Status == StatusCanceled) {
+	if e == nil {
+		return nil
+	}
+	if e.Status == StatusTimeout {
+		awaitTimer(ctx)
+	}
+	if e.Status == StatusCanceled || e.Is(ctx.Err()) {
 		e.cause = context.Cause(ctx)
 	}
 	return e
+}
+
+// awaitTimer waits for a context to end whose deadline has passed. The library may have seen that before
+// the context's own timer, and who gets a timeout looks at the context next. One that does not keep its
+// deadline is not waited for.
+func awaitTimer(ctx context.Context) {
+	if deadline, bounded := ctx.Deadline(); !bounded || time.Now().Before(deadline) {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(10 * time.Millisecond):
+	}
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -196,6 +198,10 @@ func TestAFetchOutlivesTheLastReferenceToItsClient(t *testing.T) {
 // The collector interrupts running goroutines by a signal, SIGURG, also those that are about to call into
 // C or come back, and it moves their stacks.
 func TestTheCollectorAndItsSignalsDisturbNoFetch(t *testing.T) {
+	if err := pprof.StartCPUProfile(io.Discard); err != nil { // which interrupts too, by SIGPROF
+		t.Fatal(err)
+	}
+	defer pprof.StopCPUProfile()
 	client := open(t, play(t, forgetful), Config{FetchPoolAcquireTimeout: NoLimit, LoggerProvider: &recorder{}, Debug: true})
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

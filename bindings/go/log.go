@@ -48,6 +48,13 @@ func (c *Config) logThreshold() int {
 func experimentGoLog(sink C.uintptr_t, level C.int32_t, message *C.char, length C.size_t) {
 	to := cgo.Handle(sink).Value().(logger.LoggerProvider)
 	line := C.GoStringN(message, C.int(length))
+	// A panic would leave the library in the middle of a call, or, on its own threads, end the program.
+	defer func() { _ = recover() }()
+	if isSubmitting() {
+		// The logger may wait for another fetch, and that for a place.
+		<-calls
+		defer func() { calls <- struct{}{} }()
+	}
 	// A format of its own: what the line says is nothing to be formatted.
 	switch level {
 	case logError:

@@ -9,6 +9,7 @@ package experiment
 import "C"
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -141,6 +142,9 @@ func (r *request) submit(ctx context.Context, client *C.exp_client, queue *C.exp
 	return nil
 }
 
+// isSubmitting tells whether the library has called Go from within a submit on this thread.
+func isSubmitting() bool { return C.go_is_submitting() != 0 }
+
 func cancelPending(pending *C.exp_pending) { C.exp_pending_cancel(pending) }
 
 // outcome is what a fetch came to, in the library's memory.
@@ -172,7 +176,7 @@ func readVariants(variants *C.exp_variants, count int) map[string]Variant {
 	C.go_read_variants(variants, unsafe.SliceData(lent), C.size_t(count))
 	for _, variant := range lent {
 		result[copied(variant.flag_key)] = newVariant(
-			copied(variant.key), copied(variant.value), []byte(copied(variant.payload)), borrowed(variant.metadata))
+			copied(variant.key), copied(variant.value), bytes.Clone(borrowed(variant.payload)), borrowed(variant.metadata))
 	}
 	return result
 }

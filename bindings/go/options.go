@@ -4,9 +4,11 @@ package experiment
 type Tracking int
 
 const (
+	// NoTrack asks the service not to record it.
 	NoTrack Tracking = iota - 1
 	// ServiceDecides is not to choose: the service tracks assignments, and does not track exposures.
 	ServiceDecides
+	// Track asks the service to record it.
 	Track
 )
 

@@ -23,14 +23,15 @@ type session struct {
 	// watch is the queue's descriptor. Closing it ends the goroutine, which closes `gone`.
 	watch *os.File
 	gone  chan struct{}
-	// calls has room for as many calls as may be inside the library at once. There they may wait for a
-	// lock, and hold a thread each; here they are but goroutines.
-	calls chan struct{}
 	// holders are those who may use the above: the Client until it is closed, and each call inside.
 	// The last to leave frees it.
 	holders atomic.Int64
 	close   sync.Once
 }
+
+// calls has room for as many calls as may be inside the library at once. There they may wait for a lock,
+// and hold a thread each; here they are but goroutines. A logger does not count: see experimentGoLog.
+var calls = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 func newSession(apiKey string, config *Config) (*session, *FetchError) {
 	client, failure := newNativeClient(apiKey, config)
@@ -43,7 +44,6 @@ func newSession(apiKey string, config *Config) (*session, *FetchError) {
 		return nil, failure
 	}
 	s := &session{client: client, queue: queue, watch: watch, gone: make(chan struct{})}
-	s.calls = make(chan struct{}, runtime.GOMAXPROCS(0))
 	s.holders.Store(1)
 	go s.deliver()
 	return s, nil
@@ -108,9 +108,9 @@ func (s *session) fetch(ctx context.Context, request *request) (outcome, *FetchE
 	// With room for the outcome, so that the deliverer never waits.
 	waiter := make(chan outcome, 1)
 	token := cgo.NewHandle(waiter)
-	s.calls <- struct{}{}
+	calls <- struct{}{}
 	failure := request.submit(ctx, s.client, s.queue, token, wanted)
-	<-s.calls
+	<-calls
 	if failure != nil {
 		token.Delete()
 		return outcome{}, failure
@@ -122,9 +122,9 @@ func (s *session) fetch(ctx context.Context, request *request) (outcome, *FetchE
 	case <-ctx.Done():
 		// A deadline the library keeps itself, and says what the fetch was waiting for.
 		if deadline, bounded := ctx.Deadline(); !bounded || time.Now().Before(deadline) {
-			s.calls <- struct{}{}
+			calls <- struct{}{}
 			cancelPending(pending)
-			<-s.calls
+			<-calls
 		}
 		return <-waiter, nil
 	}

@@ -108,8 +108,5 @@ func millis(d time.Duration) C.uint64_t {
 
 // count is a number as the library takes it; likewise.
 func count(n int) C.uint32_t {
-	if n < 0 || n > math.MaxUint32 {
-		return math.MaxUint32
-	}
-	return C.uint32_t(n)
+	return C.uint32_t(min(uint64(n), math.MaxUint32))
 }

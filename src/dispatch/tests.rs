@@ -195,7 +195,8 @@ fn a_pause_holds_neither_a_slot_nor_a_worker_and_ends_on_time() {
     drop(desk.pass(millis(1)));
     assert_eq!(desk.run(), Some(1));
     let failed = desk.end(Err(unavailable())).unwrap();
-    assert_eq!((failed.result.unwrap_err().status, failed.fetch.attempts()), (Status::Network, 2));
+    let failed = failed.fetch.ended(failed.result);
+    assert_eq!((failed.result.unwrap_err().status, failed.attempts), (Status::Network, 2));
     assert_eq!(desk.dispatch.pending(), 0);
 }
 

@@ -13,6 +13,7 @@ use crate::completions::Completions;
 use crate::config;
 use crate::deadline::Deadline;
 use crate::error::{Error, Status};
+use crate::pending::Pending;
 use crate::tag::Tag;
 
 /// A queue of asynchronous fetches that are over, in the order in which they ended. Used by any
@@ -22,7 +23,7 @@ pub struct exp_completions {
 }
 
 impl Object for exp_completions {
-    type Body = Arc<Completions>;
+    type Body = Arc<Completions<Arc<Pending>>>;
     const TAG: Tag = Tag::COMPLETIONS;
     const NAME: &'static str = "exp_completions";
     const ARGUMENT: &'static str = "completions";

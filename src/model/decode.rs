@@ -1,17 +1,17 @@
 //! Reads the body of an answer, in one pass, without copying it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::index::{Index, Unindexed};
 use super::invalid::{Invalid, Kind};
 use super::json::{self, MAX_DEPTH};
 use super::pace::{Pace, Stopped};
 use super::text::{Span, Texts};
-use super::variant::{Spans, Variants};
-
-pub(super) const SUBJECT: &str = "the answer";
+use super::variant::{Answer, SUBJECT, Spans, Variant, Variants};
 
 /// What became of a body.
 #[derive(Debug)]
@@ -53,18 +53,55 @@ impl Variants {
         })?;
         let mut decoder = Decoder::new(body.len(), &mut pace)?;
         decoder.read(&body)?;
-        let Decoder { texts, entries, skipped, .. } = decoder;
-        let variants = Variants::of(body, texts, entries, &mut pace)?;
-        Ok(Decoded { variants, skipped })
+        let Decoder { texts, mut entries, skipped, .. } = decoder;
+        let by_flag_key = keep_last_of_each(&mut entries, &texts, &mut pace)?;
+        let variants = variants(Answer::new(body, texts), entries, &mut pace)?;
+        Ok(Decoded { variants: Variants::new(variants, by_flag_key), skipped })
     }
 }
 
-/// Fails where `Vec` would abort: an answer may be large.
-pub(super) fn reserve<T>(items: &mut Vec<T>, more: usize) -> Result<(), Invalid> {
-    items.try_reserve_exact(more).map_err(|_| out_of_memory(more * size_of::<T>()))
+/// Drops all but the last of the entries for each flag. Returns where those are that are left.
+fn keep_last_of_each(
+    entries: &mut Vec<Spans>,
+    texts: &Texts,
+    pace: &mut Pace,
+) -> Result<Index, Undecoded> {
+    loop {
+        let flag_key_at = |at: usize| texts.bytes_of(entries[at].flag_key);
+        let mut earlier = Vec::new();
+        let index = Index::of(entries.len(), flag_key_at, |at| earlier.push(at), pace);
+        let index = index.map_err(|why| match why {
+            Unindexed::Stopped => Undecoded::Stopped,
+            Unindexed::OutOfMemory => out_of_memory(entries.len() * size_of::<u32>()).into(),
+        })?;
+        if earlier.is_empty() {
+            return Ok(index);
+        }
+        // Positions change, so that the others are entered once more.
+        let mut kept = vec![true; entries.len()];
+        earlier.into_iter().for_each(|at| kept[at] = false);
+        let mut kept = kept.into_iter();
+        entries.retain(|_| kept.next() == Some(true));
+    }
 }
 
-pub(super) fn out_of_memory(bytes: usize) -> Invalid {
+fn variants(
+    answer: Arc<Answer>,
+    entries: Vec<Spans>,
+    pace: &mut Pace,
+) -> Result<Vec<Variant>, Undecoded> {
+    let mut variants = Vec::new();
+    // Where `Vec` would abort: an answer may be large.
+    let reserved = variants.try_reserve_exact(entries.len());
+    reserved.map_err(|_| out_of_memory(entries.len() * size_of::<Variant>()))?;
+    for spans in entries {
+        pace.spent(size_of::<Variant>())?;
+        variants.push(Variant::new(Arc::clone(&answer), spans));
+    }
+    Ok(variants)
+}
+
+fn out_of_memory(bytes: usize) -> Invalid {
     Invalid::new(SUBJECT, Kind::OutOfMemory { bytes })
 }
 

@@ -1,35 +1,104 @@
-//! Finds one of many names: a hash table of their positions in a list that somebody else holds.
+//! Finds one of many names, which are in a list that somebody else holds, in one allocation at most.
 
 use std::collections::TryReserveError;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-/// One allocation, whatever the names. Keyed at random, so that nobody can choose names that
-/// collide.
+use super::pace::{Pace, Stopped};
+
+/// Up to so many names, looking at each is faster than hashing.
+const SCANNED: usize = 8;
+
+/// Knows at which position of the list a name is, the last if it is there more than once.
 #[derive(Clone)]
 pub(super) struct Index {
+    names: usize,
+    /// For more than `SCANNED`.
+    table: Option<Table>,
+}
+
+/// Why there is no index.
+pub(super) enum Unindexed {
+    OutOfMemory,
+    Stopped,
+}
+
+impl From<TryReserveError> for Unindexed {
+    fn from(_: TryReserveError) -> Self {
+        Unindexed::OutOfMemory
+    }
+}
+
+impl From<Stopped> for Unindexed {
+    fn from(_: Stopped) -> Self {
+        Unindexed::Stopped
+    }
+}
+
+impl Index {
+    /// An index of no names.
+    pub const EMPTY: Index = Index { names: 0, table: None };
+
+    /// An index of so many names. `name_at` tells which is at a position; `earlier` is told of each
+    /// position whose name comes again later.
+    pub fn of<'a>(
+        names: usize,
+        name_at: impl Fn(usize) -> &'a [u8] + Copy,
+        mut earlier: impl FnMut(usize),
+        pace: &mut Pace,
+    ) -> Result<Self, Unindexed> {
+        if names <= SCANNED {
+            let comes_again =
+                |&at: &usize| (at + 1..names).any(|later| name_at(later) == name_at(at));
+            (0..names).filter(comes_again).for_each(earlier);
+            return Ok(Index { names, table: None });
+        }
+        let mut table = Table::with_room_for(names)?;
+        for at in 0..names {
+            pace.spent(name_at(at).len() + size_of::<u32>())?;
+            table.insert(name_at(at), at, name_at).into_iter().for_each(&mut earlier);
+        }
+        Ok(Index { names, table: Some(table) })
+    }
+
+    /// An index that looks at each name.
+    pub fn scanning(names: usize) -> Self {
+        Index { names, table: None }
+    }
+
+    /// The position of `name`.
+    pub fn find<'a>(&self, name: &[u8], name_at: impl Fn(usize) -> &'a [u8]) -> Option<usize> {
+        match &self.table {
+            Some(table) => table.find(name, name_at),
+            None => (0..self.names).find(|&at| name_at(at) == name),
+        }
+    }
+}
+
+/// A hash table of positions, keyed at random, so that nobody can choose names that collide.
+#[derive(Clone)]
+struct Table {
     /// Positions plus one, 0 for none. A power of two of them, at most half of them taken; a name
     /// is in the first free one from where its hash points.
     slots: Vec<u32>,
     keys: RandomState,
 }
 
-impl Index {
-    pub fn with_room_for(names: usize) -> Result<Self, TryReserveError> {
-        let size = (2 * names).next_power_of_two().max(2);
+impl Table {
+    fn with_room_for(names: usize) -> Result<Self, TryReserveError> {
+        let size = (2 * names).next_power_of_two();
         let mut slots = Vec::new();
         slots.try_reserve_exact(size)?;
         slots.resize(size, 0);
-        Ok(Index { slots, keys: RandomState::new() })
+        Ok(Table { slots, keys: RandomState::new() })
     }
 
-    /// The position of `name`. `name_at` tells which name is at a position.
-    pub fn find<'a>(&self, name: &[u8], name_at: impl Fn(usize) -> &'a [u8]) -> Option<usize> {
+    fn find<'a>(&self, name: &[u8], name_at: impl Fn(usize) -> &'a [u8]) -> Option<usize> {
         position(self.slots[self.slot_of(name, name_at)])
     }
 
     /// Enters `name`; returns the position that it takes the place of.
-    pub fn insert<'a>(
+    fn insert<'a>(
         &mut self,
         name: &[u8],
         at: usize,
@@ -58,20 +127,37 @@ fn position(slot: u32) -> Option<usize> {
 mod tests {
     use super::*;
 
+    /// The index of `names`, and the positions whose name comes again.
+    fn index<'a>(names: usize, name_at: impl Fn(usize) -> &'a [u8] + Copy) -> (Index, Vec<usize>) {
+        let mut earlier = Vec::new();
+        let index = Index::of(names, name_at, |at| earlier.push(at), &mut Pace::unhurried());
+        (index.ok().unwrap(), earlier)
+    }
+
     #[test]
-    fn every_name_is_found_at_its_last_position_and_no_other_name_is() {
-        let names: Vec<String> = (0..1000).map(|i| format!("flag-{}", i % 700)).collect();
-        let name_at = |at: usize| names[at].as_bytes();
-        let mut index = Index::with_room_for(names.len()).unwrap();
-        let replaced: Vec<_> =
-            (0..names.len()).filter_map(|at| index.insert(name_at(at), at, name_at)).collect();
-        assert_eq!(replaced, (0..300).collect::<Vec<_>>());
-        for (at, name) in names.iter().enumerate() {
-            let last = if at < 300 { at + 700 } else { at };
-            assert_eq!(index.find(name.as_bytes(), name_at), Some(last));
+    fn every_name_is_found_where_it_is_and_no_other_name_is() {
+        for count in [0, 1, SCANNED, SCANNED + 1, 1000] {
+            let names: Vec<String> = (0..count).map(|i| format!("flag-{i}")).collect();
+            let name_at = |at: usize| names[at].as_bytes();
+            let (index, earlier) = index(count, name_at);
+            assert!(earlier.is_empty());
+            for (at, name) in names.iter().enumerate() {
+                assert_eq!(index.find(name.as_bytes(), name_at), Some(at));
+            }
+            for other in ["", "flag-", "flag-1000", "flag-0\0"] {
+                assert_eq!(index.find(other.as_bytes(), name_at), None);
+            }
         }
-        for other in ["", "flag-", "flag-700", "flag-0\0"] {
-            assert_eq!(index.find(other.as_bytes(), name_at), None);
+    }
+
+    #[test]
+    fn a_name_that_comes_again_is_told_of_at_all_but_its_last_position() {
+        for (count, different) in [(5, 3), (1000, 700)] {
+            let names: Vec<String> =
+                (0..count).map(|i| format!("flag-{}", i % different)).collect();
+            let (_, mut earlier) = index(count, |at: usize| names[at].as_bytes());
+            earlier.sort_unstable();
+            assert_eq!(earlier, (0..count - different).collect::<Vec<_>>());
         }
     }
 }

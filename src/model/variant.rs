@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::decode::{SUBJECT, Undecoded, out_of_memory, reserve};
 use super::index::Index;
 use super::json;
 use super::pace::Pace;
@@ -11,15 +10,13 @@ use super::text::{Span, Text, Texts};
 use crate::logger::Logger;
 use crate::tag::Tag;
 
-/// Up to so many variants, looking at each is faster than searching.
-const SCANNED: usize = 8;
+/// What messages call the JSON that variants come from.
+pub(super) const SUBJECT: &str = "the answer";
 
 /// The variants of one answer, in the server's order. Cheap to read from any thread.
-#[derive(Default)]
 pub struct Variants {
     variants: Vec<Variant>,
-    /// Where the variant of a flag is, if there are more than `SCANNED`.
-    by_flag_key: Option<Index>,
+    by_flag_key: Index,
     /// The whole set, NUL-terminated, once somebody asked for it.
     json: OnceLock<String>,
 }
@@ -35,13 +32,19 @@ pub struct Variant {
 }
 
 /// What the variants of one answer share.
-struct Answer {
+pub(super) struct Answer {
     /// As it was sent; the JSON form is made from it.
     body: String,
     texts: Texts,
     /// Who is told of a misused pointer to one of its variants. Weak: variants outlive their
     /// client, and must not keep its log sink from being dropped.
     logger: OnceLock<Weak<Logger>>,
+}
+
+impl Answer {
+    pub(super) fn new(body: String, texts: Texts) -> Arc<Self> {
+        Arc::new(Answer { body, texts, logger: OnceLock::new() })
+    }
 }
 
 /// Where the texts of one entry are.
@@ -54,28 +57,20 @@ pub(super) struct Spans {
     pub metadata: Option<Span>,
 }
 
+impl Default for Variants {
+    fn default() -> Self {
+        Variants::empty()
+    }
+}
+
 impl Variants {
     /// The set without variants. Allocates nothing.
     pub const fn empty() -> Self {
-        Variants { variants: Vec::new(), by_flag_key: None, json: OnceLock::new() }
+        Variants { variants: Vec::new(), by_flag_key: Index::EMPTY, json: OnceLock::new() }
     }
 
-    /// The last of the entries for each flag.
-    pub(super) fn of(
-        body: String,
-        texts: Texts,
-        mut entries: Vec<Spans>,
-        pace: &mut Pace,
-    ) -> Result<Self, Undecoded> {
-        let by_flag_key = keep_last_of_each(&mut entries, &texts, pace)?;
-        let answer = Arc::new(Answer { body, texts, logger: OnceLock::new() });
-        let mut variants = Vec::new();
-        reserve(&mut variants, entries.len())?;
-        for spans in entries {
-            pace.spent(size_of::<Variant>())?;
-            variants.push(Variant::new(Arc::clone(&answer), spans));
-        }
-        Ok(Variants { variants, by_flag_key, json: OnceLock::new() })
+    pub(super) fn new(variants: Vec<Variant>, by_flag_key: Index) -> Self {
+        Variants { variants, by_flag_key, json: OnceLock::new() }
     }
 
     /// Sets, once, who is told of a misused pointer to one of these variants.
@@ -87,11 +82,7 @@ impl Variants {
 
     /// The same variants once more; their texts are shared.
     pub fn share(&self) -> Variants {
-        Variants {
-            variants: self.variants.clone(),
-            by_flag_key: self.by_flag_key.clone(),
-            json: OnceLock::new(),
-        }
+        Variants::new(self.variants.clone(), self.by_flag_key.clone())
     }
 
     pub fn len(&self) -> usize {
@@ -108,11 +99,7 @@ impl Variants {
     }
 
     fn position(&self, flag_key: &[u8]) -> Option<usize> {
-        let flag_key_at = |at: usize| self.variants[at].flag_key_bytes();
-        match &self.by_flag_key {
-            Some(index) => index.find(flag_key, flag_key_at),
-            None => (0..self.variants.len()).find(|&at| flag_key_at(at) == flag_key),
-        }
+        self.by_flag_key.find(flag_key, |at| self.variants[at].flag_key_bytes())
     }
 
     /// The variant at that place in the server's order.
@@ -167,54 +154,10 @@ impl Variants {
     pub fn filter_deployed(&self) -> Variants {
         let variants: Vec<Variant> = self.iter().filter(|v| v.is_deployed()).cloned().collect();
         let flag_key_at = |at: usize| variants[at].flag_key_bytes();
-        let by_flag_key =
-            index(variants.len(), flag_key_at, &mut Vec::new(), &mut Pace::unhurried());
-        // Without one, looking at each finds them too.
-        Variants { by_flag_key: by_flag_key.unwrap_or(None), variants, json: OnceLock::new() }
+        let index = Index::of(variants.len(), flag_key_at, |_| {}, &mut Pace::unhurried());
+        let by_flag_key = index.unwrap_or_else(|_| Index::scanning(variants.len()));
+        Variants::new(variants, by_flag_key)
     }
-}
-
-/// Drops all but the last of the entries for each flag. Returns where those are that are left.
-fn keep_last_of_each(
-    entries: &mut Vec<Spans>,
-    texts: &Texts,
-    pace: &mut Pace,
-) -> Result<Option<Index>, Undecoded> {
-    loop {
-        let flag_key_at = |at: usize| texts.bytes_of(entries[at].flag_key);
-        let mut earlier = Vec::new();
-        let by_flag_key = index(entries.len(), flag_key_at, &mut earlier, pace)?;
-        if earlier.is_empty() {
-            return Ok(by_flag_key);
-        }
-        // Positions change, so that the others are entered once more.
-        let mut kept = vec![true; entries.len()];
-        earlier.into_iter().for_each(|at| kept[at] = false);
-        let mut kept = kept.into_iter();
-        entries.retain(|_| kept.next() == Some(true));
-    }
-}
-
-/// An index of flags, if there are so many that it pays. Collects the positions of those whose key
-/// comes `earlier` and then once more.
-fn index<'a>(
-    count: usize,
-    flag_key_at: impl Fn(usize) -> &'a [u8] + Copy,
-    earlier: &mut Vec<usize>,
-    pace: &mut Pace,
-) -> Result<Option<Index>, Undecoded> {
-    if count <= SCANNED {
-        let comes_again =
-            |&at: &usize| (at + 1..count).any(|later| flag_key_at(later) == flag_key_at(at));
-        earlier.extend((0..count).filter(comes_again));
-        return Ok(None);
-    }
-    let mut index = Index::with_room_for(count).map_err(|_| out_of_memory(count))?;
-    for at in 0..count {
-        pace.spent(size_of::<Spans>())?;
-        earlier.extend(index.insert(flag_key_at(at), at, flag_key_at));
-    }
-    Ok(Some(index))
 }
 
 impl<'a> IntoIterator for &'a Variants {
@@ -234,7 +177,7 @@ impl fmt::Debug for Variants {
 }
 
 impl Variant {
-    fn new(answer: Arc<Answer>, spans: Spans) -> Self {
+    pub(super) fn new(answer: Arc<Answer>, spans: Spans) -> Self {
         Variant { tag: Tag::VARIANT, answer, spans }
     }
 

@@ -3,18 +3,19 @@
 use std::cell::Cell;
 use std::mem;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use super::{Fetched, Running, Session};
+use super::{Running, Session};
 use crate::cancel::Stop;
 use crate::clock;
 use crate::contain::contain;
 use crate::dispatch::{Decided, Id, Run};
 use crate::error::Error;
+use crate::executor::Work;
 use crate::fetch::{Fetch, Refusal, Step};
-use crate::model::{User, Variants};
+use crate::model::User;
 use crate::options::FetchOptions;
-use crate::pending::{Pending, Teller};
+use crate::pending::{Line, Pending, Teller};
 use crate::sync::thread;
 
 thread::thread_local! {
@@ -32,7 +33,9 @@ impl Session {
         token: usize,
         teller: Teller,
     ) -> Result<Arc<Pending>, Error> {
-        Ok(Pending::new(self, self.encode(user)?, options.clone(), token, teller))
+        let user = self.encode(user)?;
+        let line = Arc::downgrade(self) as Weak<dyn Line>;
+        Ok(Pending::new(line, &self.logger, user, options.clone(), token, teller))
     }
 
     /// Starts a fetch. If this succeeds, its teller is told exactly once, on another thread,
@@ -57,49 +60,9 @@ impl Session {
         Ok(())
     }
 
-    /// Whether no thread may be started any more.
-    pub fn is_closing(&self) -> bool {
-        self.closing.is_fired()
-    }
-
-    /// See [`Connections::worker_comes`](crate::connections::Connections::worker_comes).
-    pub fn worker_comes(&self) {
-        self.connections.worker_comes();
-    }
-
-    pub fn workers_at_most(&self) -> usize {
-        self.config.pool_size as usize
-    }
-
     /// Whether this is one of the session's own threads.
     pub(super) fn runs_here(&self) -> bool {
         WORKS_FOR.with(Cell::get) == ptr::from_ref(self).addr()
-    }
-
-    /// Ends a fetch that is in line or pauses. One in the middle of its exchange hears of it by its
-    /// own switch.
-    pub fn cancel_pending(&self, id: Id) {
-        self.connections.cancel(id);
-    }
-
-    /// What a worker does, until the session is over.
-    pub fn work(self: Arc<Self>) {
-        WORKS_FOR.with(|session| session.set(Arc::as_ptr(&self).addr()));
-        while !self.is_inherited()
-            && let Some(run) = self.connections.next_run()
-        {
-            self.run(run);
-        }
-    }
-
-    /// What the timer does, until the session is over.
-    pub fn keep_time(self: Arc<Self>) {
-        WORKS_FOR.with(|session| session.set(Arc::as_ptr(&self).addr()));
-        while !self.is_inherited()
-            && let Some(decided) = self.connections.next_decided()
-        {
-            self.deliver(decided, || self.connections.told());
-        }
     }
 
     fn run(&self, Run { id, pending, mut fetch, lease }: Run<Arc<Pending>>) {
@@ -124,7 +87,7 @@ impl Session {
         match step {
             Step::Done(result) => self.deliver(Decided { pending, fetch, result }, || {
                 self.connections.told();
-                self.worker_comes();
+                self.connections.worker_comes();
             }),
             step => self.connections.go_on(id, pending, fetch, step),
         }
@@ -138,7 +101,7 @@ impl Session {
         told: impl FnOnce(),
     ) {
         let _running = Running(self);
-        let fetched = fetched(fetch, result);
+        let fetched = fetch.ended(result);
         self.ended(&fetched, pending.began.elapsed());
         self.connections.tell();
         if let Err(defect) = pending.deliver(fetched, told) {
@@ -147,6 +110,44 @@ impl Session {
     }
 }
 
-fn fetched(fetch: Fetch, result: Result<Variants, Error>) -> Fetched {
-    Fetched { result, attempts: fetch.attempts(), timings: fetch.into_timings() }
+impl Line for Session {
+    fn cancel(&self, id: Id) {
+        self.connections.cancel(id);
+    }
+}
+
+impl Work for Session {
+    fn workers_at_most(&self) -> usize {
+        self.config.pool_size as usize
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closing.is_fired()
+    }
+
+    fn worker_comes(&self) {
+        self.connections.worker_comes();
+    }
+
+    fn make_exchanges(self: Arc<Self>) {
+        WORKS_FOR.with(|session| session.set(Arc::as_ptr(&self).addr()));
+        while !self.is_inherited()
+            && let Some(run) = self.connections.next_run()
+        {
+            self.run(run);
+        }
+    }
+
+    fn keep_time(self: Arc<Self>) {
+        WORKS_FOR.with(|session| session.set(Arc::as_ptr(&self).addr()));
+        while !self.is_inherited()
+            && let Some(decided) = self.connections.next_decided()
+        {
+            self.deliver(decided, || self.connections.told());
+        }
+    }
+
+    fn log_defect(&self, defect: &Error) {
+        Session::log_defect(self, defect);
+    }
 }

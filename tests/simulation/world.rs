@@ -14,7 +14,7 @@ use experiment::error::{Error, Status};
 use experiment::metrics::{CloseReason, Gauges};
 use experiment::model::User;
 use experiment::options::FetchOptions;
-use experiment::pending::Teller;
+use experiment::pending::{Pending, Teller};
 use experiment::sync::{Mutex, Parker};
 use experiment::timings::Phase;
 use shuttle::thread::{self, JoinHandle};
@@ -184,7 +184,7 @@ struct World {
     history: History,
     client: Client,
     /// Of all callers that wait for a queue.
-    completions: Arc<Completions>,
+    completions: Arc<Completions<Arc<Pending>>>,
     reports: Vec<Mutex<Option<Report>>>,
     told: Vec<AtomicUsize>,
 }

@@ -14,3 +14,7 @@ std::string_view dangling_json(const experiment::client &client) {
     const std::string_view json = client.fetch_v2({}).json();
     return json;
 }
+std::string_view dangling_result(const experiment::client &client) {
+    const std::string_view json = client.try_fetch_v2({})->json();
+    return json;
+}

@@ -417,6 +417,15 @@ TEST_CASE("a log callback gets lines, and is destroyed with the last that could 
     CHECK(comes_true([&] { return guard.use_count() == 1; }));
 }
 
+TEST_CASE("a log callback that is refused is destroyed, and leaves the one before") {
+    log_text log;
+    auto guard = std::make_shared<int>(0);
+    config config = settings().debug(true).log_callback(log.writer(), log_level::debug);
+    config.log_callback([guard](log_level, std::string_view) {}, static_cast<log_level>(99));
+    CHECK(config.error());
+    CHECK(guard.use_count() == 1);
+}
+
 TEST_CASE("completions are polled, and their fetches known by their user_data") {
     const client client("key", settings());
     const completions completions;

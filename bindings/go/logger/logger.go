@@ -16,9 +16,10 @@ type LogLevel int
 const (
 	// Unknown is no choice: Error, or Debug if the Config says Debug.
 	Unknown LogLevel = iota
-	// Verbose and Debug write everything, the users' properties included.
+	// Verbose and Debug write everything.
 	Verbose
 	Debug
+	// Info, Warn and Error write lines that are as loud as that, and louder ones.
 	Info
 	Warn
 	Error
@@ -27,7 +28,8 @@ const (
 )
 
 // LoggerProvider takes log lines: a format of package fmt, and its arguments. Its methods are called
-// by several threads at once. They hold a fetch up if they are slow, and must not close the client.
+// by several threads at once. They hold a fetch up if they are slow, and must not close the client; a
+// panic in one is dropped.
 type LoggerProvider interface {
 	Verbose(message string, args ...interface{})
 	Debug(message string, args ...interface{})

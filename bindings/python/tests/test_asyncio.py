@@ -126,6 +126,11 @@ def test_loops_in_many_threads_share_a_client(play: Play, run: Runner) -> None:
         list(pool.map(lambda thread: run(main(thread)), range(4)))
 
 
+def descriptors() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
 def test_nothing_of_a_closed_loop_stays(play: Play, run: Runner) -> None:
     client = new(play(HELD))
 
@@ -135,15 +140,34 @@ def test_nothing_of_a_closed_loop_stays(play: Play, run: Runner) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    def descriptors() -> int:
-        gc.collect()
-        return len(os.listdir("/proc/self/fd"))
-
     before = descriptors()
     for _ in range(20):
         run(canceled())
     # A pool of eight connections may fill up meanwhile, of two descriptors each. A loop has four.
     assert descriptors() <= before + 16
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_nothing_stays_of_a_loop_that_is_closed_while_it_fetches(
+    play: Play, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    client = new(play(HELD), connection_pool_max_size=1)
+
+    async def left_behind() -> None:
+        task: Any = asyncio.create_task(client.fetch_v2(user(1)))
+        task._log_destroy_pending = False
+        await asyncio.sleep(0.01)
+
+    def close_amid_a_fetch() -> None:
+        loop = new_loop()
+        loop.run_until_complete(left_behind())
+        loop.close()
+
+    before = descriptors()
+    for _ in range(20):
+        close_amid_a_fetch()
+    # A connection, of two descriptors, and another while it is being given up.
+    assert descriptors() <= before + 6
 
 
 def test_by_the_table_what_may_pass_is_nothing_without_retries(play: Play, run: Runner) -> None:

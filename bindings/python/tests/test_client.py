@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import pickle
 import queue
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from conftest import HELD, Connect, Play
-from service import Lines
+from service import Lines, run_python
 
 from libexperiment import (
     NO_LIMIT,
@@ -67,9 +70,9 @@ def test_an_http_error_has_its_status_code(play: Play, connect: Connect) -> None
 def test_errors_can_be_pickled(play: Play, connect: Connect) -> None:
     with pytest.raises(FetchTimeoutError) as caught:
         connect(play(HELD), fetch_timeout_millis=50).fetch_v2_or_raise(USER)
-    copy = pickle.loads(pickle.dumps(caught.value))
-    assert type(copy) is FetchTimeoutError
-    assert (str(copy), vars(copy)) == (str(caught.value), vars(caught.value))
+    same = pickle.loads(pickle.dumps(caught.value))
+    assert type(same) is FetchTimeoutError
+    assert (str(same), vars(same)) == (str(caught.value), vars(caught.value))
 
 
 def test_a_fetch_tells_how_it_was(play: Play, connect: Connect) -> None:
@@ -109,6 +112,18 @@ def test_no_payload_fails_a_fetch(play: Play, connect: Connect) -> None:
     body = f'{{"f": {{"payload": [1, {"9" * 5000}, {"[" * 100 + "]" * 100}]}}}}'
     payload = connect(play(answer(body))).fetch_v2(USER)["f"].payload
     assert payload[:2] == [1, float("inf")]
+
+
+def test_an_integer_that_python_is_set_not_to_read_fails_no_fetch(play: Play) -> None:
+    program = """
+        import sys
+        from libexperiment import *
+
+        getattr(sys, "set_int_max_str_digits", lambda digits: None)(640)
+        client = RemoteEvaluationClient("key", RemoteEvaluationConfig(server_url=sys.argv[1]))
+        print(client.fetch_v2(User(user_id="u"))["f"].payload > 1e200)
+    """
+    assert run_python(program, play(answer(f'{{"f": {{"payload": {"9" * 700}}}}}')).url) == "True\n"
 
 
 def test_variants_are_equal_by_key_value_and_payload() -> None:
@@ -158,6 +173,7 @@ def test_arguments_and_defaults_are_the_vendors() -> None:
         ("fetch_retries", 2**32),
         ("fetch_retry_backoff_scalar", 0.5),
         ("fetch_retry_backoff_scalar", "fast"),
+        pytest.param("fetch_retry_backoff_scalar", 10**400, id="beyond a double"),
         ("connection_pool_max_size", 0),
         ("server_url", "ftp://example.com"),
         ("server_url", None),
@@ -293,15 +309,53 @@ def test_one_client_for_each_key_until_it_is_closed() -> None:
     assert Experiment.initialize_remote("one") is not client
 
 
+def test_threads_that_ask_at_once_get_one_client() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for i in range(50):
+                # Starts the four together.
+                start = threading.Barrier(4)
+
+                def ask(key: str, start: threading.Barrier = start) -> RemoteEvaluationClient:
+                    start.wait(5)
+                    return Experiment.initialize_remote(key)
+
+                assert len({id(client) for client in pool.map(ask, [f"at-once-{i}"] * 4)}) == 1
+    finally:
+        sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize("millis", [-1, 0.5, 86_400_001])
+def test_a_client_is_not_closed_in_a_time_that_cannot_be(
+    play: Play, connect: Connect, millis: Any
+) -> None:
+    client = connect(play({}))
+    with pytest.raises(ValueError, match="timeout_millis"):
+        client.close(millis)
+    assert client.fetch_v2(USER)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, pickle.dumps])
+def test_what_is_the_librarys_is_never_duplicated(
+    play: Play, connect: Connect, duplicate: Any
+) -> None:
+    """It would be freed twice, and mean nothing in another process."""
+    for original in (connect(play({})), Cancel(), FetchOptions(cancel=Cancel())):
+        with pytest.raises(TypeError, match="neither be copied nor pickled"):
+            duplicate(original)
+
+
 def test_the_old_fetch_warns_and_leaves_out_what_is_not_deployed(
     play: Play, connect: Connect
 ) -> None:
     body = """{"on": {"key": "on"}, "off": {"key": "off", "metadata": {"default": true}},
-        "gone": {"key": "on", "metadata": {"deployed": false}}}"""
+        "gone": {"key": "on", "metadata": {"deployed": false}}, "odd": {"metadata": "text"}}"""
     client = connect(play(answer(body)))
     with pytest.warns(DeprecationWarning, match="fetch_v2"):
-        assert list(client.fetch(USER)) == ["on"]
-    assert list(client.fetch_v2_or_raise(USER).deployed()) == ["on"]
+        assert list(client.fetch(USER)) == ["on", "odd"]
+    assert list(client.fetch_v2_or_raise(USER).deployed()) == ["on", "odd"]
 
 
 def test_a_switch_that_was_fired_stays_fired(play: Play, connect: Connect) -> None:

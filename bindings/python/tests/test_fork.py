@@ -113,6 +113,51 @@ def test_a_callback_that_is_due_stays_the_parents(play: Play) -> None:
     assert lines[1] == lines[3]
 
 
+def test_a_child_that_drops_what_it_inherited_exits_at_once(play: Play) -> None:
+    program = """
+    check(["before"])
+    child = os.fork()
+    if not child:
+        del client, a_client
+        sys.exit(0)
+    began = time.monotonic()
+    assert os.waitpid(child, 0)[1] == 0
+    # Far below the five seconds that an exit has patience for fetches that are being cut off.
+    print(time.monotonic() - began < 2)
+    """
+    assert run_python(FORKED + program, play({}).url) == "True\n"
+
+
+def test_a_child_logs_nothing_of_the_parents_fetches(play: Play) -> None:
+    program = """
+    from service import Lines
+
+    lines = config.logger = Lines()
+    client = RemoteEvaluationClient("key", config)
+    a_client = AsyncRemoteEvaluationClient("key", config)
+
+    async def main():
+        fetch = asyncio.create_task(a_client.fetch_v2(user("parent")))
+        await asyncio.sleep(0)
+        while not a_client.metrics()["fetches_ok"]:
+            time.sleep(0.01)
+        # The loop has had no turn in which to log the fetch that is over.
+        child = os.fork()
+        if not child:
+            said = len(lines.kept)
+            client.metrics()
+            client.close()
+            os._exit(len(lines.kept) - said)
+        assert os.waitpid(child, 0)[1] == 0
+        said = len(lines.kept)
+        await fetch
+        print(len(lines.kept) > said)
+
+    asyncio.run(main())
+    """
+    assert run_python(FORKED + program, play({}).url) == "True\n"
+
+
 def test_multiprocessing_works_by_fork_and_by_spawn(play: Play, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     main = """

@@ -92,6 +92,21 @@ class AsyncTest < ExperimentTest
     eventually('no thread left') { (Thread.list - threads).empty? }
   end
 
+  def test_a_fetch_that_cannot_start_leaves_nothing_to_wait_for
+    client = client(VARIANT)
+    threads = Thread.list
+    assert_raises(NoMethodError) { client.fetch_async_v2(nil, FetchOptions.new(cancel: 'no switch')) }
+    assert_equal %w[flag], client.fetch_async_v2(nil).value.keys
+    eventually('no thread left') { (Thread.list - threads).empty? }
+  end
+
+  def test_a_block_is_called_though_the_system_has_no_thread_left
+    told = []
+    pending = client({ answers: [{ delay_millis: 100, json: {} }] }).fetch_async_v2(nil) { |*all| told << all }
+    Thread.stub(:new, ->(*) { raise ThreadError, 'none left' }) { assert pending.join(5) }
+    assert_equal [[nil, {}, nil]], told
+  end
+
   def test_more_than_allowed_are_refused
     client = client(STALLED, max_pending_fetches: 2)
     pendings = Array.new(2) { client.fetch_async_v2(nil) }

@@ -113,6 +113,15 @@ class FetchTest < ExperimentTest
     assert_includes seen['requests'].first['body'], number.to_s
   end
 
+  # As JSON has it, but Ruby's parser has not; whole pairs, and backslashes before a "u", stay what they are.
+  def test_half_a_surrogate_pair_in_a_payload_fails_no_fetch
+    body = '{"flag":{"payload":["\ud800","\uDE00 and more","\ud800\u0041 text","\uD83D\ude00","\\\\ud800"]}}'
+    client = client({ answers: [{ body: }] })
+    expected = ["\u{fffd}", "\u{fffd} and more", "\u{fffd}A text", "\u{1f600}", '\ud800']
+    assert_equal expected, client.fetch_v2(nil)['flag'].payload
+    assert_equal expected, Timeout.timeout(5) { client.fetch_async_v2(nil).value }['flag'].payload
+  end
+
   def test_variants_are_equal_by_key_value_and_payload
     one = Variant.new(key: 'k', value: 'v', payload: 1, metadata: { 'a' => 1 })
     other = Variant.new(key: 'k', value: 'v', payload: 1)
@@ -137,6 +146,35 @@ class FetchTest < ExperimentTest
         assert_includes error.message, name.to_s
       end
     end
+  end
+
+  # Ruby's numbers are larger than the library's: none wraps around to "no limit".
+  def test_a_time_that_cannot_be_is_refused_by_name
+    client = client(VARIANT)
+    [-1, 86_400_001, 2**64, 1.5, '500'].each do |millis|
+      { deadline_millis: -> { client.fetch_v2(nil, FetchOptions.new(deadline_millis: millis)) },
+        timeout_millis: -> { client.close(millis) } }.each do |name, call|
+        assert_includes assert_raises(InvalidArgumentError, "#{name}: #{millis}", &call).message, name.to_s
+      end
+    end
+    refute_predicate client, :closed?
+    assert_equal %w[flag], client.fetch_v2(nil).keys
+  end
+
+  def test_a_text_that_is_not_in_its_encoding_is_refused_by_name_and_not_shown
+    text = "secret \xff".dup.force_encoding(Encoding::US_ASCII)
+    { api_key: -> { RemoteEvaluationClient.new(text) },
+      proxy_url: -> { RemoteEvaluationClient.new('key', RemoteEvaluationConfig.new(proxy_url: text)) },
+      flag_key: -> { client.fetch_v2(nil, FetchOptions.new(flag_keys: [text])) } }.each do |name, call|
+      message = assert_raises(InvalidArgumentError, name.to_s, &call).message
+      assert_equal [true, false], [message.include?(name.to_s), message.include?('secret')]
+    end
+  end
+
+  def test_a_proxys_password_is_not_shown
+    config = RemoteEvaluationConfig.new(proxy_url: 'http://user:secret@proxy')
+    refute_includes config.inspect, 'secret'
+    assert_includes config.inspect, 'fetch_retries'
   end
 
   def test_a_setting_that_is_nil_is_the_librarys_default

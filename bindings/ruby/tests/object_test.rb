@@ -130,6 +130,20 @@ class ObjectTest < ExperimentTest
     trap('USR1', before)
   end
 
+  def test_the_first_fetch_of_a_process_may_be_a_signal_handlers
+    source = <<~RUBY
+      require 'libexperiment'
+      config = AmplitudeExperiment::RemoteEvaluationConfig.new(server_url: #{play(VARIANT).inspect})
+      client = AmplitudeExperiment::RemoteEvaluationClient.new('key', config)
+      trap('USR1') { puts client.fetch_v2!(nil).keys }
+      Process.kill('USR1', Process.pid)
+      sleep 0.5
+    RUBY
+    output, status = run_ruby(source)
+    assert_predicate status, :success?, output
+    assert_equal "flag\n", output
+  end
+
   # Blocks that are still to be called are not; nothing hangs.
   def test_a_process_ends_while_fetches_are_pending
     source = <<~RUBY

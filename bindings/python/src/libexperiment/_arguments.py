@@ -5,6 +5,8 @@ What the library itself looks at, like a setting's range, is left to it.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from .errors import InvalidArgumentError
 
 
@@ -17,8 +19,9 @@ def whole(name: str, value: float, largest: int) -> int:
 
 def ratio(name: str, value: float) -> float:
     """A number that need not be whole."""
-    if isinstance(value, (int, float)):
-        return value
+    with suppress(OverflowError):
+        if isinstance(value, (int, float)):
+            return float(value)
     raise InvalidArgumentError(f"{name} must be a number, not {value!r}")
 
 

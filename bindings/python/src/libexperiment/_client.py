@@ -9,9 +9,9 @@ from typing import Any, Callable, TypeVar
 
 from . import _exit, _logs
 from ._arguments import utf8, whole
-from ._library import NO_LIMIT, Owned, lib
+from ._library import LONGEST_MILLIS, NO_LIMIT, Owned, lib
 from .config import RemoteEvaluationConfig, logger_of, native_config
-from .errors import FetchError, error_of, taken
+from .errors import FetchError, InvalidArgumentError, error_of, taken
 from .options import FetchOptions, new_options
 from .user import User, encoded
 
@@ -70,6 +70,10 @@ class Client:
 
     def _close(self, timeout_millis: int) -> bool:
         millis = whole("timeout_millis", timeout_millis, NO_LIMIT)
+        if LONGEST_MILLIS < millis < NO_LIMIT:
+            raise InvalidArgumentError(
+                f"timeout_millis must be 0 to {LONGEST_MILLIS}, or NO_LIMIT, not {millis}"
+            )
         self._closed = True
         status = lib.exp_client_close(self._owned.native, millis)
         _logs.flush()

@@ -49,13 +49,21 @@ def stop_daemon() -> None:
 clients: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
+# Kept for ever: in the child a client's log never ends, and one that was dropped there could not be
+# told from one that still logs.
+_inherited: list[Any] = []
+
+
+def _numbers(of: list[Any]) -> set[int]:
+    return {client._log_number for client in of}
+
+
 def _wait_until_quiet() -> None:
     """Until no call is inside, and no client that was dropped while it fetched still runs."""
     until = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < until:
         _logs.flush()
-        kept = {client._log_number for client in list(clients)}
-        if not inside and not _logs.loggers.keys() - kept:
+        if not inside and not _logs.loggers.keys() - _numbers(list(clients)):
             return
         time.sleep(0.002)
 
@@ -79,6 +87,8 @@ def _at_exit() -> None:
 def _in_child() -> None:
     """The threads that were inside are the parent's."""
     inside.clear()
+    _inherited[:] = clients
+    _logs.in_child(_numbers(_inherited))
 
 
 atexit.register(_at_exit)

@@ -17,13 +17,15 @@ from ctypes import (
     c_void_p,
 )
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, NoReturn
 
 VERSION = "0.1.0"
 SONAME = "libexperiment.so.0"
 
 #: "No limit", where a time in milliseconds may be that.
 NO_LIMIT = 0xFFFF_FFFF_FFFF_FFFF
+#: The longest time in milliseconds that is one.
+LONGEST_MILLIS = 86_400_000
 
 # Called on any thread, a library's own included: what is passed here must run no Python code of
 # its own (see _logs.py and _interrupt.py). user_data is always a number, never an address.
@@ -156,6 +158,10 @@ class Owned:
 
     def __init__(self, native: int) -> None:
         self.native = native
+
+    def __reduce__(self) -> NoReturn:
+        # A copy, or one in another process, would be freed as well.
+        raise TypeError("what the native library owns can neither be copied nor pickled")
 
     def __del__(self, free: Callable[[int], None] = lib.exp_free) -> None:
         if not self.leaks:

@@ -53,6 +53,13 @@ def attach(config: Any, logger: logging.Logger) -> int:
     return number
 
 
+def in_child(kept: set[int]) -> None:
+    """What has been said, and what will end, is the parent's, but for clients that are there."""
+    _queue.clear()
+    for number in loggers.keys() - kept:
+        del loggers[number]
+
+
 def flush() -> None:
     """Hands over what came so far."""
     while _queue:

@@ -55,28 +55,37 @@ class _Receiver:
 
 
 class _Receivers:
-    """One for each loop, as long as there is the loop."""
+    """One for each loop, as long as there is the loop.
+
+    The loop alone holds it. It holds the loop, too, by the futures of fetches that are not over, so
+    that a loop closed in the middle of one would never go if anything else held the receiver.
+    """
 
     def __init__(self) -> None:
-        self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Receiver]
+        self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[_Receiver]]
         self._by_loop = weakref.WeakKeyDictionary()
 
     def of(self, loop: asyncio.AbstractEventLoop) -> _Receiver:
-        receiver = self._by_loop.get(loop)
+        known = self._by_loop.get(loop)
+        receiver = None if known is None else known()
         if receiver is None:
-            receiver = self._by_loop[loop] = _Receiver(loop)
+            receiver = _Receiver(loop)
+            self._by_loop[loop] = weakref.ref(receiver)
         return receiver
+
+    def all(self) -> list[_Receiver | None]:
+        return [known() for known in self._by_loop.values()]
 
 
 _receivers = _Receivers()
 # Never freed: in the child a thread of the parent may stand inside of them.
-_inherited: list[_Receivers] = []
+_inherited: list[Any] = []
 
 
 def _in_child() -> None:
     """Loops, and what they wait for, stay the parent's."""
     global _receivers
-    _inherited.append(_receivers)
+    _inherited.extend(_receivers.all())
     _receivers = _Receivers()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from typing import TypeVar
 
 from ._client import Client
@@ -13,15 +15,28 @@ C = TypeVar("C", bound=Client)
 
 _blocking: dict[str, RemoteEvaluationClient] = {}
 _asyncio: dict[str, AsyncRemoteEvaluationClient] = {}
+# Recursive, as a signal handler or a handler of the log may ask for a client, too.
+_lock = threading.RLock()
+
+
+def _in_child() -> None:
+    """A thread of the parent may have held the old one."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 def _one(
     known: dict[str, C], kind: type[C], api_key: str, config: RemoteEvaluationConfig | None
 ) -> C:
-    client = known.get(api_key)
-    if client is None or client._closed:
-        client = known[api_key] = kind(api_key, config)
-    elif config is not None and config is not client.config:
+    with _lock:
+        client = known.get(api_key)
+        if client is None or client._closed:
+            client = known[api_key] = kind(api_key, config)
+            return client
+    if config is not None and config is not client.config:
         client.logger.warning("the client for this key exists: its settings stay as they are")
     return client
 

@@ -93,10 +93,12 @@ class Variants(Mapping[str, Variant]):
 def deployed(variants: Mapping[str, Variant]) -> dict[str, Variant]:
     """What the deprecated `fetch` returns; what is not said: not the default, and deployed."""
 
-    def is_deployed(metadata: Mapping[str, Any]) -> bool:
+    def is_deployed(metadata: Any) -> bool:
+        if not isinstance(metadata, Mapping):  # the service may send any JSON
+            return True
         return metadata.get("default") is not True and metadata.get("deployed") is not False
 
-    return {flag: v for flag, v in variants.items() if is_deployed(v.metadata or {})}
+    return {flag: v for flag, v in variants.items() if is_deployed(v.metadata)}
 
 
 def by_flag(native: Any) -> dict[str, Variant]:
@@ -139,9 +141,12 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         return json.loads(text)  # type: ignore[no-any-return]
     except ValueError:
-        # Python refuses to read integers of more than 4300 digits; no payload fails a fetch.
+        # Of an integer that has more digits than Python is set to read; no payload fails a fetch.
         return json.loads(text, parse_int=_integer)  # type: ignore[no-any-return]
 
 
 def _integer(digits: str) -> Any:
-    return int(digits) if len(digits) <= 4300 else float(digits)
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)

@@ -81,9 +81,11 @@ module AmplitudeExperiment
     # Refuses new fetches, ends those in line, waits for those that run, and cuts them off when the time is
     # over. Can be interrupted; the closing goes on.
     #
-    # @param timeout_millis [Integer]
+    # @param timeout_millis [Integer] 0 to 86 400 000, or RemoteEvaluationConfig::NO_LIMIT
     # @return [Boolean] whether nothing had to be cut off
+    # @raise [InvalidArgumentError] there is no such time; the client stays open
     def close(timeout_millis = 1_000)
+      check_time(timeout_millis)
       @closed = true
       # A thread, so that a Fiber scheduler's other fibers go on, and an interrupt need not wait.
       Thread.new { @native.close(timeout_millis) }.value
@@ -103,6 +105,15 @@ module AmplitudeExperiment
     end
 
     private
+
+    # The library would refuse it, too, but on another thread.
+    def check_time(millis)
+      Native.number(:timeout_millis, :uint64, millis)
+      return if millis <= Native::LONGEST_MILLIS || millis == Native::NO_LIMIT
+
+      raise Failure.of(Native::INVALID_ARGUMENT,
+                       "timeout_millis must be 0 to #{Native::LONGEST_MILLIS}, or NO_LIMIT, not #{millis}")
+    end
 
     # @return [Variants, Failure]
     def outcome_of(user, options, deployed: false)

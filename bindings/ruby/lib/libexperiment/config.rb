@@ -78,6 +78,13 @@ module AmplitudeExperiment
       Native.exp_config_worst_case_millis(to_native)
     end
 
+    # @return [String] all settings; of the proxy, which may have a password, whether there is one
+    def inspect
+      settings = DEFAULTS.keys.to_h { |name| [name, public_send(name)] }
+      settings[:proxy_url] &&= '[hidden]'
+      "#<#{self.class} #{settings}>"
+    end
+
     # These settings in the library's own form. It remembers a value that it refuses: making the client
     # fails with that.
     # @api private
@@ -103,23 +110,12 @@ module AmplitudeExperiment
     def set(native, name, type, value)
       case type
       when :text
-        text = Native.utf8(value.to_s)
+        text = Native.utf8(name, value)
         Native.public_send(:"exp_config_set_#{name}_n", native, text, text.bytesize)
       when :zone then Native.exp_config_set_server_zone(native, Native::ZONES.fetch(value.to_s.upcase, -1))
       when :switch then Native.public_send(:"exp_config_set_#{name}", native, value ? 1 : 0)
-      else Native.public_send(:"exp_config_set_#{name}", native, number(name, type, value))
+      else Native.public_send(:"exp_config_set_#{name}", native, Native.number(name, type, value))
       end
     end
-
-    # Ruby's numbers have no bounds: one beyond the library's type would wrap around to a valid one.
-    def number(name, type, value)
-      fits = type == :double ? value.is_a?(Numeric) : value.is_a?(Integer) && (0...LIMITS[type]).cover?(value)
-      return value if fits
-
-      raise Failure.of(Native::INVALID_ARGUMENT, "#{name} must be a number from 0, not #{value.inspect}")
-    end
-
-    LIMITS = { uint32: 2**32, uint64: 2**64 }.freeze
-    private_constant :LIMITS
   end
 end

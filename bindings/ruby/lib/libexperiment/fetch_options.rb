@@ -28,15 +28,19 @@ module AmplitudeExperiment
     def write_to(native)
       Native.exp_fetch_options_set_tracks_assignment(native, choice(tracks_assignment))
       Native.exp_fetch_options_set_tracks_exposure(native, choice(tracks_exposure))
-      Native.exp_fetch_options_set_deadline_millis(native, deadline_millis) if deadline_millis
+      bound(native, deadline_millis) unless deadline_millis.nil?
       Native.exp_fetch_options_set_cancel(native, cancel.native) if cancel
       flag_keys&.each do |flag_key|
-        key = Native.utf8(flag_key.to_s)
+        key = Native.utf8(:flag_key, flag_key)
         Native.exp_fetch_options_add_flag_key_n(native, key, key.bytesize)
       end
     end
 
     private
+
+    def bound(native, millis)
+      Native.exp_fetch_options_set_deadline_millis(native, Native.number(:deadline_millis, :uint64, millis))
+    end
 
     def choice(value)
       return Native::UNSET if value.nil?

@@ -12,12 +12,15 @@ module AmplitudeExperiment
     INVALID_ARGUMENT = 1
     TIMEOUT = 2
     CANCELED = 7
+    INTERNAL = 10
 
     UNSET = -1
     METRICS_JSON = 0
     METRICS_OPENMETRICS = 1
     ZONES = { 'US' => 0, 'EU' => 1 }.freeze
     NO_LIMIT = (2**64) - 1
+    # The longest time in milliseconds that is one.
+    LONGEST_MILLIS = 86_400_000
 
     # By the numbers of exp_phase.
     PHASES = %i[pool resolve connect tls send first_byte body backoff].freeze
@@ -129,10 +132,26 @@ module AmplitudeExperiment
       pointer.read_string(length).force_encoding(Encoding::UTF_8) unless pointer.null?
     end
 
-    # A text as the library reads it. Bytes without an encoding are taken for what it wants.
-    def self.utf8(text)
+    # A text as the library reads it. Bytes without an encoding are taken for what it wants. The error does not
+    # show it: it may be a secret.
+    def self.utf8(name, value)
+      text = value.to_s
       text.encoding == Encoding::BINARY ? text : text.encode(Encoding::UTF_8)
+    rescue EncodingError
+      raise Failure.of(INVALID_ARGUMENT, "#{name} cannot be written as UTF-8")
     end
+
+    # A number that the library can be given. Ruby's have no bounds: one beyond the library's type would wrap
+    # around to a valid one.
+    def self.number(name, type, value)
+      fits = type == :double ? value.is_a?(Numeric) : value.is_a?(Integer) && (0...LIMITS[type]).cover?(value)
+      return value if fits
+
+      raise Failure.of(INVALID_ARGUMENT, "#{name} must be a number from 0, not #{value.inspect}")
+    end
+
+    LIMITS = { uint32: 2**32, uint64: 2**64 }.freeze
+    private_constant :LIMITS
 
     # Seconds by phase, of those in which time was spent. The block tells a phase's microseconds.
     def self.timings

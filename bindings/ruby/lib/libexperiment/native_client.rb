@@ -8,7 +8,7 @@ module AmplitudeExperiment
     # @param config [FFI::Pointer] an exp_config
     def initialize(api_key, config)
       outs = Outs.new
-      key = Native.utf8(api_key.to_s)
+      key = Native.utf8(:api_key, api_key)
       status = Native.exp_client_new_n(key, key.bytesize, config, outs.at(:client), outs.at(:error))
       raise Failure.from(outs[:error]) unless status == Native::OK
 

@@ -61,11 +61,23 @@ module AmplitudeExperiment
     # its time, fetch, or wait for other fetches.
     # @api private
     def ended(outs)
-      @outcome = NativeClient.take(outs, deployed: @deployed)
-      @own_thread ? Thread.new { tell } : tell
+      @outcome = outcome_in(outs)
+      begin
+        thread = Thread.new { tell } if @own_thread
+      rescue ThreadError
+        # The system has no thread left: better late for others than never for this one.
+      end
+      tell unless thread
     end
 
     private
+
+    # Whoever waits is told, even of a defect.
+    def outcome_in(outs)
+      NativeClient.take(outs, deployed: @deployed)
+    rescue StandardError => e
+      Failure.of(Native::INTERNAL, "what came of the fetch cannot be read: #{e.class}")
+    end
 
     def wait(limit)
       ends = limit ? now + limit : Float::INFINITY
@@ -107,12 +119,13 @@ module AmplitudeExperiment
     def start(pending)
       @lock.synchronize do
         @inbox ||= Inbox.new
-        number = @last_number += 1
-        @pendings[number] = pending
+        @pendings[number = @last_number += 1] = pending
         failure = yield @inbox.completions, FFI::Pointer.new(number)
-        @pendings.delete(number) if failure
         watch unless failure || @thread&.alive?
+        begun = !failure
         failure
+      ensure
+        @pendings.delete(number) unless begun
       end
     end
 
@@ -126,7 +139,8 @@ module AmplitudeExperiment
     def deliver
       arrived = @inbox.wait
       pending = @lock.synchronize { @pendings.delete(Native.exp_pending_user_data(arrived).address) }
-      pending.ended(@inbox.outs)
+      pending&.ended(@inbox.outs) # Nobody knows one whose start was interrupted.
+    ensure
       @inbox.outs.clear
     end
 

@@ -37,7 +37,9 @@ module AmplitudeExperiment
       @connection_reused = Native.exp_variants_connection_reused(native) == 1
       json = Native.text(Native.exp_variants_json(native), Native.exp_variants_json_length(native))
       # The library has bounded the depth.
-      JSON.parse(json, max_nesting: false).each { |flag_key, sent| self[flag_key] = variant(native, flag_key, sent) }
+      JSON.parse(whole_characters(json), max_nesting: false).each do |flag_key, sent|
+        self[flag_key] = variant(native, flag_key, sent)
+      end
       self
     end
 
@@ -51,6 +53,18 @@ module AmplitudeExperiment
     end
 
     private
+
+    # Half a surrogate pair, which payloads may have, is no character: by what follows it, Ruby's parser would
+    # raise, or make of it what is no UTF-8.
+    def whole_characters(json)
+      return json unless json.match?(/\\ud[89a-f]/i)
+
+      json.gsub(ESCAPE) { |escape| escape.match?(HALF) ? '\ufffd' : escape }
+    end
+
+    ESCAPE = /\\(?:ud[89ab]\h\h\\ud[c-f]\h\h|u\h{4}|.)/i
+    HALF = /\A\\ud[89a-f]\h\h\z/i
+    private_constant :ESCAPE, :HALF
 
     def variant(native, flag_key, sent)
       key, value, payload, metadata = sent.values_at('key', 'value', 'payload', 'metadata')
