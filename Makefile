@@ -13,7 +13,8 @@ INCLUDEDIR ?= $(PREFIX)/include
 
 VERSION := $(shell packaging/version)
 SONAME := libexperiment.so.$(firstword $(subst ., ,$(VERSION)))
-C_SOURCES = $(wildcard tests/c/*.[ch] tests/faults/*/*.c tests/conformance/*.[ch] examples/c/*.[ch] packaging/*/*.[ch] benches/*.c \
+C_SOURCES = $(wildcard tests/c/*.[ch] tests/faults/*/*.c tests/conformance/*.[ch] examples/c/*.[ch] packaging/*/*.[ch] \
+	benches/*.c benches/*/*.c \
 	bindings/cpp/*.[ch]pp bindings/cpp/tests/*.[ch]pp examples/cpp/*.cpp)
 MOCK_SERVICE = $(shell $(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/mock-service
 
@@ -31,7 +32,7 @@ endif
 .NOTPARALLEL:
 .PHONY: help toolchain build demo test faults races memory fuzz soak sim check lint fmt header msrv install
 .PHONY: clean test-rust test-simulation test-library test-examples test-conformance test-bindings
-.PHONY: test-faults test-fuzz test-soak mock-service tools
+.PHONY: test-faults test-fuzz test-soak mock-service tools incident test-incident bench-sdks
 .PHONY: demo-cpp demo-go demo-python demo-ruby test-cpp test-go test-python test-ruby
 
 help: ## lists these targets
@@ -52,7 +53,7 @@ demo: build mock-service ## fetches for two users from a mock of the service, th
 demo-cpp demo-go demo-python demo-ruby: demo-%: build mock-service ## the same in that language
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh $*
 
-test: toolchain lint build test-rust test-simulation test-library test-examples test-conformance test-bindings test-faults test-fuzz test-speed ## everything that can be tested
+test: toolchain lint build test-rust test-simulation test-library test-examples test-conformance test-bindings test-faults test-fuzz test-incident test-speed ## everything that can be tested
 
 test-rust:
 	$(CARGO) test --locked --workspace --features test-panic
@@ -99,6 +100,16 @@ test-speed: build
 bench: toolchain build ## a warm fetch beside libcurl, stock ureq and a bare socket; how late a timeout is
 	@benches/run
 	$(CARGO) bench --locked --bench overshoot
+
+incident: build ## the service turns bad for ten seconds, and every SDK and ours go through it; 25 minutes
+	@benches/incident/run
+
+# Three seconds of it, with the client in C.
+test-incident: build
+	@benches/incident/run --smoke
+
+bench-sdks: build ## warm fetches in Python and Go beside the vendor's SDKs
+	@benches/sdks
 
 races: mock-service ## the tests of asynchronous fetches under ThreadSanitizer; slow
 	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-sanitizer thread

@@ -1,0 +1,84 @@
+/* As load.py, in C.
+ *
+ *     load URL RATE SECONDS [SETTING=VALUE ...]
+ */
+#include <experiment.h>
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static exp_client *client;
+
+static double now(clockid_t clock) {
+    struct timespec at;
+    clock_gettime(clock, &at);
+    return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
+}
+
+static void set(exp_config *config, const char *setting) {
+    const char *value = strchr(setting, '=');
+    uint64_t number = value ? strtoull(value + 1, NULL, 10) : 0;
+#define SETTING(name, type)                                                                        \
+    if (value && strlen(#name) == (size_t)(value - setting) &&                                     \
+        memcmp(#name, setting, (size_t)(value - setting)) == 0) {                                  \
+        exp_config_set_##name(config, (type)number);                                               \
+        return;                                                                                    \
+    }
+    SETTING(fetch_timeout_millis, uint64_t)
+    SETTING(fetch_retries, uint32_t)
+    SETTING(fetch_retry_timeout_millis, uint64_t)
+    SETTING(fetch_retry_backoff_min_millis, uint64_t)
+    SETTING(fetch_retry_budget_percent, uint32_t)
+    SETTING(fetch_deadline_millis, uint64_t)
+    fprintf(stderr, "load: no such setting: %s\n", setting);
+    exit(EXIT_FAILURE);
+}
+
+static const char *outcome(void) {
+    exp_variants *variants;
+    exp_user *user = exp_user_new();
+    exp_user_set_user_id(user, "user");
+    exp_status status = exp_fetch_v2(client, user, NULL, &variants, NULL);
+    const char *what = status != EXP_OK ? "error" : exp_variants_count(variants) ? "ok" : "empty";
+    exp_free(variants);
+    exp_free(user);
+    return what;
+}
+
+static void *call(void *number) {
+    double start = now(CLOCK_REALTIME), began = now(CLOCK_MONOTONIC);
+    const char *what = outcome();
+    double elapsed = now(CLOCK_MONOTONIC) - began;
+    printf("{\"call\":%d,\"start\":%.3f,\"elapsed\":%.3f,\"outcome\":\"%s\"}\n",
+           (int)(intptr_t)number, start * 1e3, elapsed * 1e3, what);
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    double rate = atof(argv[2]), seconds = atof(argv[3]);
+    exp_config *config = exp_config_new();
+    exp_config_set_server_url(config, argv[1]);
+    for (int i = 4; i < argc; i++)
+        set(config, argv[i]);
+    if (exp_client_new("key", config, &client, NULL) != EXP_OK)
+        return EXIT_FAILURE;
+    for (int i = 0; i < 20; i++)
+        outcome();
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    puts("ready");
+    getchar();
+    double begin = now(CLOCK_MONOTONIC);
+    for (int i = 0; i < (int)(rate * seconds); i++) {
+        double wait = begin + i / rate - now(CLOCK_MONOTONIC);
+        struct timespec pause = {0, wait > 0 ? (long)(wait * 1e9) : 0};
+        nanosleep(&pause, NULL);
+        pthread_t thread;
+        pthread_create(&thread, NULL, call, (void *)(intptr_t)i);
+        pthread_detach(thread);
+    }
+    pthread_exit(NULL); /* the process ends with the last call */
+}

@@ -1,0 +1,67 @@
+"""Calls fetch_v2 at a fixed rate, each time on a thread of its own, whoever is not back yet.
+
+    load.py libexperiment|amplitude_experiment URL RATE SECONDS [SETTING=VALUE ...]
+
+It warms up, prints `ready`, begins when a line comes, and prints one line of JSON for each call
+that is back. The programs in the other languages do the same. With a RATE such as `16x`, so many
+threads call again and again, and what they have done is printed in the end.
+"""
+
+import importlib
+import json
+import logging
+import sys
+import threading
+import time
+
+package, url, rate, seconds = *sys.argv[1:4], float(sys.argv[4])
+settings = {name: int(value) for name, value in (word.split("=") for word in sys.argv[5:])}
+experiment = importlib.import_module(package)
+config = experiment.RemoteEvaluationConfig(server_url=url, **settings)
+logging.getLogger("Amplitude").setLevel(logging.CRITICAL)
+client = experiment.Experiment.initialize_remote("key", config)
+
+
+def outcome():
+    try:
+        return "ok" if client.fetch_v2(experiment.User(user_id="user")) else "empty"
+    except Exception:
+        return "error"
+
+
+def call(number):
+    began, at = time.monotonic(), time.time()
+    what = outcome()
+    elapsed = (time.monotonic() - began) * 1000
+    line = {"call": number, "start": at * 1000, "elapsed": elapsed, "outcome": what}
+    print(json.dumps(line) + "\n", end="", flush=True)
+
+
+def load():
+    begin = time.monotonic()
+    for number in range(int(float(rate) * seconds)):
+        time.sleep(max(0, begin + number / float(rate) - time.monotonic()))
+        threading.Thread(target=call, args=(number,)).start()
+
+
+def again_and_again():
+    end = time.monotonic() + seconds
+    outcomes = []
+
+    def caller():
+        while time.monotonic() < end:
+            outcomes.append(outcome())
+
+    callers = [threading.Thread(target=caller) for _ in range(int(rate[:-1]))]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join()
+    print(json.dumps({"calls": len(outcomes), "ok": outcomes.count("ok")}))
+
+
+for _ in range(20):
+    outcome()
+print("ready", flush=True)
+sys.stdin.readline()
+again_and_again() if rate.endswith("x") else load()

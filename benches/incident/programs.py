@@ -1,0 +1,120 @@
+"""The programs that make the calls: how each is built, and started."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BUILD = ROOT / "build"
+PEERS = ROOT / "target" / "peers"
+OUT = ROOT / "target" / "incident"
+GO = {
+    "PKG_CONFIG_PATH": str(BUILD),
+    "GOMODCACHE": str(PEERS / "go"),
+    "GOFLAGS": "-mod=readonly -modcacherw -buildvcs=false",
+}
+
+
+# Where Debian's package has another name than the tool.
+PACKAGES = {
+    "cc": "gcc",
+    "go": "golang",
+    "java": "default-jre-headless",
+    "javac": "default-jdk-headless",
+    "mvn": "maven",
+    "node": "nodejs",
+}
+# The programs that cannot be started as they lie here.
+BUILT = {}
+
+
+def built(program):
+    """Marks what builds a program."""
+
+    def mark(build):
+        BUILT[program] = build
+        return build
+
+    return mark
+
+
+def demand(tool):
+    if not shutil.which(tool):
+        package = PACKAGES.get(tool, tool)
+        sys.exit(
+            f"{tool} is missing: Debian has it in {package}; or take other clients, with --only"
+        )
+
+
+def run(*command, **environment):
+    demand(command[0])
+    subprocess.run(command, check=True, env={**os.environ, **environment}, stdout=sys.stderr)
+
+
+@built("c")
+def c():
+    run("cc", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include",
+        HERE / "load.c", "-o", OUT / "load-c", "-pthread",
+        f"-L{BUILD}", "-lexperiment", f"-Wl,-rpath,{BUILD}")  # fmt: skip
+
+
+@built("go")
+def go():
+    run("go", "-C", HERE / "go", "build", "-o", OUT / "load-go", ".", **GO)
+
+
+@built("go-sdk")
+def go_sdk():
+    run("go", "-C", HERE / "go", "build", "-tags", "sdk", "-o", OUT / "load-go-sdk", ".", **GO)
+
+
+@built("python-sdk")
+def python_sdk():
+    if not (PEERS / "python/bin/pip").exists():
+        run(sys.executable, "-m", "venv", PEERS / "python")
+    wanted = HERE / "peers/python/requirements.txt"
+    run(PEERS / "python/bin/pip", "install", "--quiet", "--requirement", wanted)
+
+
+@built("node-sdk")
+def node_sdk():
+    (PEERS / "node").mkdir(exist_ok=True)
+    for file in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / "peers/node" / file, PEERS / "node")
+    run("npm", "ci", "--silent", "--prefix", PEERS / "node")
+
+
+@built("jvm-sdk")
+def jvm_sdk():
+    copy = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies"
+    run("mvn", "--quiet", "--file", HERE / "peers/jvm/pom.xml", copy,
+        f"-Dmaven.repo.local={PEERS}/maven", f"-DoutputDirectory={PEERS}/jvm")  # fmt: skip
+    run("javac", "-cp", f"{PEERS}/jvm/*", "-d", OUT, HERE / "peers/jvm/Load.java")
+
+
+def build(names):
+    for folder in (OUT, PEERS):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name in sorted(names & BUILT.keys()):
+        BUILT[name]()
+    for name in names:
+        demand(command(name)[0][0])
+
+
+def command(name):
+    """The command of a program, but for its arguments, and what it needs in the environment."""
+    library = {"EXPERIMENT_LIBRARY": str(BUILD / "libexperiment.so")}
+    path = {"PYTHONPATH": str(ROOT / "bindings/python/src")}
+    return {
+        "c": ([OUT / "load-c"], {}),
+        "go": ([OUT / "load-go"], {"LD_LIBRARY_PATH": str(BUILD)}),
+        "python": ([sys.executable, HERE / "load.py", "libexperiment"], library | path),
+        "ruby": (["ruby", f"-I{ROOT}/bindings/ruby/lib", HERE / "load.rb"], library),
+        "python-sdk": ([PEERS / "python/bin/python", HERE / "load.py", "amplitude_experiment"], {}),
+        "node-sdk": (["node", HERE / "peers/node/load.mjs", PEERS / "node"], {}),
+        "go-sdk": ([OUT / "load-go-sdk"], {}),
+        "jvm-sdk": (["java", "-cp", f"{PEERS}/jvm/*:{OUT}", "Load"], {}),
+    }[name]
