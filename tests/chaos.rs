@@ -1,4 +1,8 @@
 //! Everything at once: faults of every kind, drawn at random, for many threads.
+//!
+//! `CHAOS_SEED=N cargo test --test chaos` draws the same again; which fetch meets which fault is up to
+//! the system's scheduler. (`tests/simulation` repeats that too, without sockets. Chaos across forks is
+//! `tests/c/forks.c`.)
 
 mod common;
 
@@ -44,14 +48,17 @@ fn fault(drawn: &mut Drawn) -> Answer {
 
 #[test]
 fn whatever_happens_each_answer_is_the_fetchs_own_and_the_counters_add_up() {
-    const THREADS: u64 = 16;
-    const FETCHES: u64 = 60;
-    let mut drawn = Drawn(0x5eed_5eed_5eed_5eed);
+    const THREADS: u64 = 64;
+    const FETCHES: u64 = 40;
+    const POOL: u32 = 8;
+    let seed = std::env::var("CHAOS_SEED").map_or(0x5eed_5eed, |seed| seed.parse().unwrap());
+    println!("CHAOS_SEED={seed}");
+    let mut drawn = Drawn(seed | 1);
     let answers: Vec<Answer> =
         (0..4000).map(|_| fault(&mut drawn)).chain([Answer::service()]).collect();
     let service = MockService::start(Script::answers(answers).keep(Keep::Nothing));
     let settings = Settings {
-        pool: 4,
+        pool: POOL,
         fetch_timeout: 60,
         retry_timeout: 40,
         acquire: Some(200),
@@ -66,13 +73,20 @@ fn whatever_happens_each_answer_is_the_fetchs_own_and_the_counters_add_up() {
         for thread in 0..THREADS {
             let client = &client;
             scope.spawn(move || {
-                let mut drawn = Drawn(thread * 0x1_0001 + 1);
+                let mut drawn = Drawn((thread + 1) * (seed | 1));
                 for _ in 0..FETCHES {
                     let (mut options, cancel) = cancelable();
                     match drawn.below(10) {
                         0 => options.deadline = Limit::millis(drawn.below(60)),
                         1 => cancel.fire(),
                         2 => options.tracks_exposure = Some(true),
+                        3 => {
+                            let soon = millis(drawn.below(50));
+                            scope.spawn(move || {
+                                thread::sleep(soon);
+                                cancel.fire();
+                            });
+                        }
                         _ => {}
                     }
                     fetch_one(client, &options, worst);
@@ -98,7 +112,12 @@ fn whatever_happens_each_answer_is_the_fetchs_own_and_the_counters_add_up() {
     {
         assert_eq!(metrics.failures(status), 0, "{status:?}");
     }
-    assert!(service.connections_open_max() <= 4);
+    assert!(service.connections_open_max() <= POOL as usize);
+    // It may have seen one more that the client gave up at the moment it was made.
+    let opened = metrics.connections_opened.value() as usize;
+    until("the service has seen all that were opened", || service.connections_accepted() >= opened);
+    let sent = metrics.attempts.value() + metrics.stale_repeats.value();
+    assert!(service.requests_total() as u64 <= sent, "a request that nobody counted");
     service.set_script(Script::service());
     good(&client);
     client.close(Limit::millis(1000)).unwrap();
