@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -84,8 +85,18 @@ def start_python(code: str, *args: str) -> subprocess.Popen[str]:
     warnings = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
     command = [sys.executable, *warnings, "-c", textwrap.dedent(code), *args]
     return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_ctrl_c,
     )
+
+
+def heed_ctrl_c() -> None:
+    """Python leaves SIGINT ignored where it was: a shell does that to what it runs behind."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run_python(code: str, *args: str, seconds: float = 30) -> str:

@@ -15,8 +15,6 @@ INTERRUPTED = """
     config = RemoteEvaluationConfig(server_url=sys.argv[1], debug=len(sys.argv) > 2)
     client = RemoteEvaluationClient("key", config)
     signal.signal(signal.SIGUSR1, lambda *_: print("handled", flush=True))
-    # Python leaves it ignored where it was, as it is in what a shell runs in the background.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     print("fetching", flush=True)
     try:
         client.fetch_v2(User(user_id="u"))

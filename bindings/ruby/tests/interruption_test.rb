@@ -57,6 +57,7 @@ class InterruptionTest < ExperimentTest
       require 'libexperiment'
       config = AmplitudeExperiment::RemoteEvaluationConfig.new(server_url: #{play(STALLED).inspect})
       client = AmplitudeExperiment::RemoteEvaluationClient.new('key', config)
+      trap('INT', 'DEFAULT') # it is ignored in what a shell runs in the background
       $stdout.sync = true
       puts 'ready'
       begin
