@@ -20,7 +20,7 @@
 //! | [`config`], [`options`], [`error`], [`timings`] | what is asked for, and what is told |
 //! | [`cancel`], [`deadline`] | what ends a fetch early, and when it ends at the latest |
 //! | [`metrics`], [`logger`], [`contain`] | what can be seen from outside, and the panics that cannot |
-//! | [`sync`], [`sys`], [`tag`] | locks, system calls, and the mark on objects that C holds |
+//! | [`sync`], [`clock`], [`sys`], [`tag`] | locks and threads, time, system calls, and the mark on objects that C holds |
 #![deny(unsafe_code)]
 
 pub mod cancel;

@@ -3,8 +3,9 @@
 //! On Unix they are std's: a child forked while other threads contend must not hang on a *fresh*
 //! lock, and parking_lot parks through one process-wide table whose own locks may be held at the
 //! fork. `parking-lot-locks` selects parking_lot for builds under ThreadSanitizer, which sees into
-//! parking_lot but not into std; `simulation` those of tests/simulation. Poisoning is ignored either way: every panic is caught at the
-//! boundary, and what these locks guard is consistent between any two statements.
+//! parking_lot but not into std; `simulation` those of tests/simulation. Poisoning is ignored
+//! either way: every panic is caught at the boundary, and what these locks guard is consistent
+//! between any two statements.
 
 use crate::clock;
 use crate::deadline::Deadline;

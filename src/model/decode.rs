@@ -195,10 +195,10 @@ impl<'w, 'a> Decoder<'w, 'a> {
         Ok(())
     }
 
-    /// A value inside an entry: the body and the entry are two levels themselves.
-    fn check<E: Error>(&mut self, value: &RawValue) -> Result<(), E> {
+    /// A value that stands `levels` deep in the body.
+    fn check<E: Error>(&mut self, value: &RawValue, levels: usize) -> Result<(), E> {
         self.spent(value.get().len())?;
-        if json::is_deeper_than(value.get(), MAX_DEPTH - 2) {
+        if json::is_deeper_than(value.get(), MAX_DEPTH - levels) {
             return Err(self.refuse(Kind::TooDeep, "too deep"));
         }
         Ok(())
@@ -260,7 +260,7 @@ impl<'de> Visitor<'de> for LookAhead<'_, '_, '_> {
         let LookAhead(decoder) = self;
         while let Some((flag_key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
             let flag_key = decoder.begin_entry(flag_key)?;
-            decoder.check(value)?;
+            decoder.check(value, 1)?;
             let entry = if value.get().starts_with('{') {
                 let mut parser = serde_json::Deserializer::from_str(value.get());
                 Entry { decoder, flag_key }.deserialize(&mut parser).map_err(Error::custom)?
@@ -303,7 +303,7 @@ impl<'de> Visitor<'de> for Entry<'_, '_, '_> {
         let Entry { decoder, flag_key } = self;
         let mut entry = Spans { flag_key, key: None, value: None, payload: None, metadata: None };
         while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-            decoder.check(value)?;
+            decoder.check(value, 2)?;
             match json::text_of(name.get()).as_deref() {
                 Some("key") => entry.key = decoder.add_text(value)?,
                 Some("value") => entry.value = decoder.add_text(value)?,
@@ -317,7 +317,7 @@ impl<'de> Visitor<'de> for Entry<'_, '_, '_> {
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut elements: S) -> Result<Self::Value, S::Error> {
         while let Some(element) = elements.next_element()? {
-            self.decoder.check(element)?;
+            self.decoder.check(element, 2)?;
         }
         Ok(None)
     }
@@ -393,6 +393,20 @@ mod tests {
             let body = format!(r#"{{"other":{broken},"flag":{{"key":"on"}}}}"#);
             let error = decode_asking(&body, || true).unwrap_err();
             assert!(matches!(error, Undecoded::Invalid(_)), "{broken}");
+        }
+    }
+
+    #[test]
+    fn what_stands_in_place_of_an_entry_changes_nothing_about_how_deep_others_may_be() {
+        for other in ["0", "1e999"] {
+            let decoded = |depth| {
+                let payload = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+                let flag = format!(r#"{{"key":"on","payload":{payload}}}"#);
+                decode_asking(&format!(r#"{{"other":{other},"flag":{flag}}}"#), || true)
+            };
+            assert_eq!(decoded(MAX_DEPTH - 2).unwrap().variants.len(), 1, "{other}");
+            let Err(Undecoded::Invalid(error)) = decoded(MAX_DEPTH - 1) else { panic!("{other}") };
+            assert_eq!(error.kind(), Kind::TooDeep, "{other}");
         }
     }
 
