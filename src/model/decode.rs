@@ -1,6 +1,8 @@
 //! Reads the body of an answer, in one pass, without copying it.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::str::Utf8Error;
 use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -47,10 +49,7 @@ impl Variants {
     /// Entries that are no objects are left out and counted, as if they had not been sent. Of
     /// several entries for one flag the last one counts, and so it does for fields.
     pub fn decode(body: Vec<u8>, mut pace: Pace) -> Result<Decoded, Undecoded> {
-        let body = String::from_utf8(body).map_err(|error| {
-            let valid_bytes = error.utf8_error().valid_up_to();
-            Invalid::new(SUBJECT, Kind::NotUtf8 { valid_bytes })
-        })?;
+        let body = text(body, &mut pace)?;
         let mut decoder = Decoder::new(body.len(), &mut pace)?;
         decoder.read(&body)?;
         let Decoder { texts, mut entries, skipped, .. } = decoder;
@@ -59,6 +58,35 @@ impl Variants {
         let variants = variants(Answer::new(body, texts), entries, &mut pace)?;
         Ok(Decoded { variants: Variants::new(variants, by_flag_key), skipped })
     }
+}
+
+/// A body as text. To look whether a large one is text takes long by itself, and is done in pieces.
+fn text(body: Vec<u8>, pace: &mut Pace) -> Result<String, Undecoded> {
+    if body.len() <= Pace::INTERVAL {
+        return String::from_utf8(body).map_err(|error| not_utf8(error.utf8_error(), 0));
+    }
+    let mut text = String::new();
+    text.try_reserve_exact(body.len()).map_err(|_| out_of_memory(body.len()))?;
+    while text.len() < body.len() {
+        let rest = &body[text.len()..];
+        let piece = &rest[..rest.len().min(Pace::INTERVAL)];
+        let valid = match str::from_utf8(piece) {
+            Ok(valid) => valid,
+            // A character that does not end in this piece begins the next.
+            Err(error) if error.error_len().is_none() && piece.len() < rest.len() => {
+                str::from_utf8(&piece[..error.valid_up_to()]).unwrap_or_default()
+            }
+            Err(error) => return Err(not_utf8(error, text.len())),
+        };
+        text.push_str(valid);
+        pace.spent(valid.len())?;
+    }
+    Ok(text)
+}
+
+fn not_utf8(error: Utf8Error, before: usize) -> Undecoded {
+    let valid_bytes = before + error.valid_up_to();
+    Invalid::new(SUBJECT, Kind::NotUtf8 { valid_bytes }).into()
 }
 
 /// Drops all but the last of the entries for each flag. Returns where those are that are left.
@@ -167,9 +195,9 @@ impl<'w, 'a> Decoder<'w, 'a> {
         }
     }
 
-    fn begin_entry<E: Error>(&mut self, flag_key: &RawValue) -> Result<Span, E> {
-        self.spent(flag_key.get().len() + size_of::<Spans>())?;
-        self.add_string(flag_key.get())
+    fn begin_entry<E: Error>(&mut self, flag_key: &str) -> Result<Span, E> {
+        self.spent(flag_key.len() + size_of::<Spans>())?;
+        Ok(self.texts.add(|out| out.push_str(flag_key)))
     }
 
     /// Refuses what was just read.
@@ -237,8 +265,8 @@ impl<'de> Visitor<'de> for &mut Decoder<'_, '_> {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
-        while let Some(flag_key) = map.next_key::<&RawValue>()? {
-            let flag_key = self.begin_entry(flag_key)?;
+        while let Some(flag_key) = map.next_key_seed(Name)? {
+            let flag_key = self.begin_entry(&flag_key)?;
             let entry = map.next_value_seed(Entry { decoder: self, flag_key })?;
             self.entry_ended(flag_key, entry)?;
         }
@@ -258,8 +286,9 @@ impl<'de> Visitor<'de> for LookAhead<'_, '_, '_> {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
         let LookAhead(decoder) = self;
-        while let Some((flag_key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-            let flag_key = decoder.begin_entry(flag_key)?;
+        while let Some(flag_key) = map.next_key_seed(Name)? {
+            let flag_key = decoder.begin_entry(&flag_key)?;
+            let value: &RawValue = map.next_value()?;
             decoder.check(value, 1)?;
             let entry = if value.get().starts_with('{') {
                 let mut parser = serde_json::Deserializer::from_str(value.get());
@@ -276,6 +305,33 @@ impl<'de> Visitor<'de> for LookAhead<'_, '_, '_> {
 fn parse<'de>(body: &'de str, visitor: impl Visitor<'de, Value = ()>) -> serde_json::Result<()> {
     let mut parser = serde_json::Deserializer::from_str(body);
     parser.deserialize_map(visitor).and_then(|()| parser.end())
+}
+
+/// The name of a member, borrowed from the body unless it has escapes.
+struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Self::Value, D::Error> {
+        parser.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(name))
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(name.to_owned()))
+    }
 }
 
 /// One entry of the body: an object of fields, or something to be left out.
@@ -302,13 +358,14 @@ impl<'de> Visitor<'de> for Entry<'_, '_, '_> {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
         let Entry { decoder, flag_key } = self;
         let mut entry = Spans { flag_key, key: None, value: None, payload: None, metadata: None };
-        while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+        while let Some(name) = map.next_key_seed(Name)? {
+            let value = map.next_value()?;
             decoder.check(value, 2)?;
-            match json::text_of(name.get()).as_deref() {
-                Some("key") => entry.key = decoder.add_text(value)?,
-                Some("value") => entry.value = decoder.add_text(value)?,
-                Some("payload") => entry.payload = decoder.add_json(value),
-                Some("metadata") => entry.metadata = decoder.add_json(value),
+            match &*name {
+                "key" => entry.key = decoder.add_text(value)?,
+                "value" => entry.value = decoder.add_text(value)?,
+                "payload" => entry.payload = decoder.add_json(value),
+                "metadata" => entry.metadata = decoder.add_json(value),
                 _ => {}
             }
         }
@@ -377,6 +434,26 @@ mod tests {
                 assert!(matches!(decoded, Err(Undecoded::Stopped)));
                 assert_eq!(asked, end + 1, "it is not asked again");
             }
+        }
+    }
+
+    #[test]
+    fn a_large_answer_is_text_or_is_told_where_it_stops_being_text() {
+        for before in Pace::INTERVAL - 20..Pace::INTERVAL + 4 {
+            let flag = "é日".repeat(Pace::INTERVAL);
+            let body = format!(r#"{{{}"{flag}":{{"key":"on"}}}}"#, " ".repeat(before));
+            let Decoded { variants, .. } = decode_asking(&body, || true).unwrap();
+            assert_eq!(variants.at(0).unwrap().flag_key(), flag.as_str());
+
+            let mut body = body.into_bytes();
+            body.truncate(before + 10);
+            let valid_bytes = str::from_utf8(&body).map_or_else(|e| e.valid_up_to(), str::len);
+            body.push(0xff);
+            body.resize(3 * Pace::INTERVAL, b' ');
+            let Err(Undecoded::Invalid(error)) = Variants::decode(body, Pace::unhurried()) else {
+                panic!("text after {before} bytes");
+            };
+            assert_eq!(error.kind(), Kind::NotUtf8 { valid_bytes });
         }
     }
 
