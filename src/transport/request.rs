@@ -3,7 +3,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderName, USER_AGENT};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, USER_AGENT,
+};
+use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 
 use zeroize::Zeroizing;
@@ -25,7 +28,7 @@ pub struct Head {
 impl Head {
     /// `server_url` has no slash at its end; both arguments have been checked when configured.
     pub fn new(server_url: &str, api_key: &str) -> Result<Self, Error> {
-        let uri = format!("{server_url}/sdk/v2/vardata?v=0").parse().map_err(|_| {
+        let uri: Uri = format!("{server_url}/sdk/v2/vardata?v=0").parse().map_err(|_| {
             Error::invalid_argument("server_url gives no URL when the service's path is added")
         })?;
         // What is ours of the key is wiped; the header's own copy goes with the client.
@@ -34,6 +37,8 @@ impl Head {
             .map_err(|_| Error::invalid_argument("api_key cannot stand in a header"))?;
         key.set_sensitive(true);
         let mut headers = HeaderMap::with_capacity(8);
+        // ureq would make it anew for each request.
+        headers.insert(HOST, host(&uri)?);
         headers.insert(AUTHORIZATION, key);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json;charset=utf-8"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -64,6 +69,17 @@ impl Head {
         }
         request
     }
+}
+
+/// Whom a request is for: the port too, unless it is the scheme's own (RFC 9110, section 7.2).
+fn host(uri: &Uri) -> Result<HeaderValue, Error> {
+    let host = uri.host().unwrap_or_default();
+    let of_scheme = if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+    let value = match uri.port_u16().filter(|&port| port != of_scheme) {
+        Some(port) => HeaderValue::try_from(format!("{host}:{port}")),
+        None => HeaderValue::try_from(host),
+    };
+    value.map_err(|_| Error::invalid_argument("server_url has a host that cannot be named"))
 }
 
 fn track(tracks: bool) -> HeaderValue {
@@ -97,7 +113,7 @@ mod tests {
             headers(&FetchOptions::default()).into_iter().map(|(name, _)| name).collect();
         assert_eq!(
             names,
-            ["authorization", "content-type", "accept", "accept-encoding", "user-agent"]
+            ["host", "authorization", "content-type", "accept", "accept-encoding", "user-agent"]
         );
     }
 
@@ -123,6 +139,21 @@ mod tests {
             let mut options = FetchOptions::default();
             keys.iter().for_each(|key| options.flag_keys.add(key).unwrap());
             assert_eq!(header(&options, "x-amp-exp-flag-keys").as_deref(), Some(value));
+        }
+    }
+
+    #[test]
+    fn the_host_is_named_with_its_port_unless_that_is_the_schemes_own() {
+        for (url, host) in [
+            ("http://host", "host"),
+            ("http://host:80", "host"),
+            ("https://host:443/base", "host"),
+            ("https://host:80", "host:80"),
+            ("http://host:443", "host:443"),
+            ("http://[::1]:8080", "[::1]:8080"),
+        ] {
+            let head = Head::new(url, "key").unwrap();
+            assert_eq!(head.headers[HOST], host, "{url}");
         }
     }
 

@@ -166,8 +166,9 @@ pub fn is_framed_once(headers: &HeaderMap) -> bool {
 pub fn is_last(response: &Response<Body>) -> bool {
     let headers = response.headers();
     let says = |option: &str| {
-        let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-        values.flat_map(|value| value.split(',')).any(|it| it.trim().eq_ignore_ascii_case(option))
+        let values = headers.get_all(CONNECTION).iter();
+        let mut options = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
+        options.any(|it| it.trim_ascii().eq_ignore_ascii_case(option.as_bytes()))
     };
     let is_open_ended =
         !headers.contains_key(CONTENT_LENGTH) && !headers.contains_key(TRANSFER_ENCODING);
