@@ -140,6 +140,8 @@ struct Decoder<'w, 'a> {
     entries: Vec<Spans>,
     skipped: usize,
     pace: &'w mut Pace<'a>,
+    /// The second pass, which takes what the first one may leave to it.
+    careful: bool,
     /// Why the pass was stopped, if it was not the parser that did it.
     fault: Option<Fault>,
 }
@@ -159,15 +161,17 @@ impl<'w, 'a> Decoder<'w, 'a> {
             return Err(Invalid::new(SUBJECT, Kind::TooLarge { bytes: body_bytes, limit }));
         }
         let texts = Texts::with_capacity(body_bytes).map_err(|_| out_of_memory(body_bytes))?;
-        Ok(Decoder { texts, entries: Vec::new(), skipped: 0, pace, fault: None })
+        Ok(Decoder { texts, entries: Vec::new(), skipped: 0, pace, careful: false, fault: None })
     }
 
     fn read(&mut self, body: &str) -> Result<(), Undecoded> {
-        let Err(error) = parse(body, &mut *self) else { return Ok(()) };
-        // A value that no entry would have, like 1e999, may stand where none is wanted.
-        if self.fault.is_none() && !error.is_eof() && self.read_again(body).is_ok() {
-            return Ok(());
+        let mut read = parse(body, &mut *self);
+        // A key or a value that is no string takes a second pass; and something that no entry would
+        // have, like 1e999, may stand where none is wanted.
+        if self.fault.is_none() && read.as_ref().is_err_and(|error| !error.is_eof()) {
+            read = self.read_again(body);
         }
+        let Err(error) = read else { return Ok(()) };
         Err(match self.fault {
             Some(Fault::Stopped) => Undecoded::Stopped,
             Some(Fault::Invalid(kind)) => Invalid::visiting(SUBJECT, kind, error).into(),
@@ -180,7 +184,19 @@ impl<'w, 'a> Decoder<'w, 'a> {
         self.texts.clear();
         self.entries.clear();
         self.skipped = 0;
+        self.careful = true;
         parse(body, LookAhead(self))
+    }
+
+    /// Reads the entry that is an object.
+    fn entry_of<E: Error>(&mut self, value: &RawValue, flag_key: Span) -> Result<Option<Spans>, E> {
+        let mut parser = serde_json::Deserializer::from_str(value.get());
+        let entry = Entry { decoder: self, flag_key }.deserialize(&mut parser);
+        // The grammar has been looked at, so that what is left is a name that is no text.
+        entry.map_err(|error| match self.fault {
+            Some(_) => E::custom(error),
+            None => self.refuse(Kind::NotJson, json::LONE_SURROGATE),
+        })
     }
 
     /// Takes an entry in, or leaves it out if it came to nothing.
@@ -232,24 +248,37 @@ impl<'w, 'a> Decoder<'w, 'a> {
         Ok(())
     }
 
-    /// A string's text.
-    fn add_string<E: Error>(&mut self, string: &str) -> Result<Span, E> {
-        match json::text_of(string) {
-            Some(text) => Ok(self.texts.add(|out| out.push_str(&text))),
+    /// The next value of an entry, whatever it is.
+    fn next_value<'de, M: MapAccess<'de>>(
+        &mut self,
+        map: &mut M,
+    ) -> Result<&'de RawValue, M::Error> {
+        let value = map.next_value()?;
+        self.check(value, 2)?;
+        Ok(value)
+    }
+
+    /// The JSON text of the next value; nothing for null.
+    fn next_json<'de, M: MapAccess<'de>>(&mut self, map: &mut M) -> Result<Option<Span>, M::Error> {
+        let value = self.next_value(map)?;
+        Ok(self.add_json(value))
+    }
+
+    /// The text of the next value, or the JSON text of what is no string; nothing for null.
+    fn next_text<'de, M: MapAccess<'de>>(&mut self, map: &mut M) -> Result<Option<Span>, M::Error> {
+        if !self.careful {
+            return map.next_value_seed(StringOrNull(self));
+        }
+        let value = self.next_value(map)?;
+        if !value.get().starts_with('"') {
+            return Ok(self.add_json(value));
+        }
+        match json::text_of(value.get()) {
+            Some(text) => Ok(Some(self.texts.add(|out| out.push_str(&text)))),
             None => Err(self.refuse(Kind::NotJson, json::LONE_SURROGATE)),
         }
     }
 
-    /// A string's text, or the JSON text of what is no string; nothing for null.
-    fn add_text<E: Error>(&mut self, value: &RawValue) -> Result<Option<Span>, E> {
-        if value.get().starts_with('"') {
-            self.add_string(value.get()).map(Some)
-        } else {
-            Ok(self.add_json(value))
-        }
-    }
-
-    /// JSON text; nothing for null.
     fn add_json(&mut self, value: &RawValue) -> Option<Span> {
         let json = value.get();
         (json != "null").then(|| self.texts.add(|out| json::push_compact(out, json)))
@@ -290,11 +319,9 @@ impl<'de> Visitor<'de> for LookAhead<'_, '_, '_> {
             let flag_key = decoder.begin_entry(&flag_key)?;
             let value: &RawValue = map.next_value()?;
             decoder.check(value, 1)?;
-            let entry = if value.get().starts_with('{') {
-                let mut parser = serde_json::Deserializer::from_str(value.get());
-                Entry { decoder, flag_key }.deserialize(&mut parser).map_err(Error::custom)?
-            } else {
-                None
+            let entry = match value.get().starts_with('{') {
+                true => decoder.entry_of(value, flag_key)?,
+                false => None,
             };
             decoder.entry_ended(flag_key, entry)?;
         }
@@ -334,6 +361,34 @@ impl<'de> Visitor<'de> for Name {
     }
 }
 
+/// A string's text; nothing for null. Anything else is an error, and left to the second pass.
+struct StringOrNull<'d, 'w, 'a>(&'d mut Decoder<'w, 'a>);
+
+impl<'de> DeserializeSeed<'de> for StringOrNull<'_, '_, '_> {
+    type Value = Option<Span>;
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Self::Value, D::Error> {
+        parser.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for StringOrNull<'_, '_, '_> {
+    type Value = Option<Span>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or null")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        self.0.spent(text.len())?;
+        Ok(Some(self.0.texts.add(|out| out.push_str(text))))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+}
+
 /// One entry of the body: an object of fields, or something to be left out.
 struct Entry<'d, 'w, 'a> {
     decoder: &'d mut Decoder<'w, 'a>,
@@ -359,14 +414,12 @@ impl<'de> Visitor<'de> for Entry<'_, '_, '_> {
         let Entry { decoder, flag_key } = self;
         let mut entry = Spans { flag_key, key: None, value: None, payload: None, metadata: None };
         while let Some(name) = map.next_key_seed(Name)? {
-            let value = map.next_value()?;
-            decoder.check(value, 2)?;
             match &*name {
-                "key" => entry.key = decoder.add_text(value)?,
-                "value" => entry.value = decoder.add_text(value)?,
-                "payload" => entry.payload = decoder.add_json(value),
-                "metadata" => entry.metadata = decoder.add_json(value),
-                _ => {}
+                "key" => entry.key = decoder.next_text(&mut map)?,
+                "value" => entry.value = decoder.next_text(&mut map)?,
+                "payload" => entry.payload = decoder.next_json(&mut map)?,
+                "metadata" => entry.metadata = decoder.next_json(&mut map)?,
+                _ => drop(decoder.next_value(&mut map)?),
             }
         }
         Ok(Some(entry))
