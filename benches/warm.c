@@ -1,7 +1,7 @@
 /* One fetch after another over a kept connection, by one of several clients, so that all of them
  * are measured by the same code:
  *
- *   warm DRIVER COUNT URL [CA_FILE]      prints: DRIVER p50_us p99_us cpu_us
+ *   warm DRIVER COUNT URL [CA_FILE]      prints: DRIVER p50_us p99_us p99.9_us cpu_us
  *   warm lookup COUNT URL [CA_FILE]      prints: lookup ns_per_lookup
  *
  * DRIVER is bare (a socket and nothing else; HTTP only), curl, or exp.
@@ -166,7 +166,8 @@ static void measure(const char *name, void (*open)(void), void (*fetch)(void), l
     }
     cpu = (now(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (double)count;
     qsort(took, (size_t)count, sizeof *took, ascending);
-    printf("%s %.2f %.2f %.2f\n", name, took[count / 2], took[count * 99 / 100], cpu);
+    printf("%s %.2f %.2f %.2f %.2f\n", name, took[count / 2], took[count * 99 / 100],
+           took[count * 999 / 1000], cpu);
     free(took);
 }
 
