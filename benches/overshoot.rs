@@ -2,8 +2,10 @@
 //! overshoot`. Idle, and with 64 threads fetching at once beside two processes that only spin.
 //!
 //! Prints a table, in milliseconds, and beside it what threads oversleep under the same load that do
-//! nothing but sleep. A server that floods does so in this process, and is a part of the load. Names
-//! on the command line choose the kinds that hold them.
+//! nothing but sleep. Its first row is of threads that do nothing but look at the clock: what keeps a
+//! fetch busy (a flood, decoding) waits for its turn on the processor as they do. A server that floods
+//! does so in this process, and is a part of the load. Names on the command line choose the kinds
+//! that hold them.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -115,18 +117,30 @@ fn kinds() -> Vec<Kind> {
     kinds
 }
 
-/// The overshoots of so many fetches on so many threads; what was answered in time is left out.
-fn overshoots(kind: &Kind, threads: usize, fetches: usize) -> Vec<Duration> {
+/// What is measured: by how much one was late, or nothing if it was in time.
+type Once<'a> = dyn Fn() -> Option<Duration> + Sync + 'a;
+
+/// How late a fetch is. What was answered in time is left out.
+fn fetching(kind: &Kind) -> impl Fn() -> Option<Duration> + Sync {
     let client = client(&kind.settings);
+    move || {
+        let began = Instant::now();
+        let result = client.fetch(&kind.user, &FetchOptions::default()).result;
+        result.is_err().then(|| began.elapsed().saturating_sub(kind.bound))
+    }
+}
+
+/// How late a thread is that does nothing but look at the clock.
+fn computing() -> Option<Duration> {
+    let until = Instant::now() + BOUND;
+    while Instant::now() < until {}
+    Some(until.elapsed())
+}
+
+/// So many times on each of so many threads.
+fn overshoots(once: &Once, threads: usize, times: usize) -> Vec<Duration> {
     std::thread::scope(|scope| {
-        let run = || {
-            let fetch = |_| {
-                let began = Instant::now();
-                let result = client.fetch(&kind.user, &FetchOptions::default()).result;
-                result.is_err().then(|| began.elapsed().saturating_sub(kind.bound))
-            };
-            (0..fetches).filter_map(fetch).collect::<Vec<_>>()
-        };
+        let run = || (0..times).filter_map(|_| once()).collect::<Vec<_>>();
         let all: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
         all.into_iter().flat_map(|one| one.join().unwrap()).collect()
     })
@@ -169,28 +183,33 @@ impl Drop for Spinning {
     }
 }
 
+/// One row: idle, busy, and what sleepers oversleep beside the latter.
+fn measure(name: &str, once: &Once) {
+    let idle = overshoots(once, 1, 20);
+    let spinning = [Spinning::start(), Spinning::start()];
+    let over = AtomicBool::new(false);
+    let (busy, asleep) = std::thread::scope(|scope| {
+        let sleepers: Vec<_> = (0..SLEEPERS).map(|_| scope.spawn(|| oversleeps(&over))).collect();
+        let busy = overshoots(once, THREADS, 5);
+        over.store(true, Ordering::Relaxed);
+        let asleep = sleepers.into_iter().flat_map(|it| it.join().unwrap()).collect();
+        (busy, asleep)
+    });
+    drop(spinning);
+    println!("{name:32} {}   {}   {}", figures(idle), figures(busy), figures(asleep));
+}
+
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with("--")).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|it| name.contains(it));
     let columns = |of: &str| format!("{of:>9} {:>9} {:>6}", "max", "n");
     let [idle, busy, asleep] = ["idle p50", "busy p50", "sleep p50"].map(columns);
     println!("{:32} {idle}   {busy}   {asleep}", "");
+    measure("only looking at the clock", &computing);
     for kind in kinds() {
-        if !wanted.is_empty() && !wanted.iter().any(|name| kind.name.contains(name.as_str())) {
-            continue;
+        if is_wanted(&kind.name) {
+            measure(&kind.name, &fetching(&kind));
         }
-        let idle = overshoots(&kind, 1, 20);
-        let spinning = [Spinning::start(), Spinning::start()];
-        let over = AtomicBool::new(false);
-        let (busy, asleep) = std::thread::scope(|scope| {
-            let sleepers: Vec<_> =
-                (0..SLEEPERS).map(|_| scope.spawn(|| oversleeps(&over))).collect();
-            let busy = overshoots(&kind, THREADS, 5);
-            over.store(true, Ordering::Relaxed);
-            let asleep = sleepers.into_iter().flat_map(|it| it.join().unwrap()).collect();
-            (busy, asleep)
-        });
-        drop(spinning);
-        println!("{:32} {}   {}   {}", kind.name, figures(idle), figures(busy), figures(asleep));
         drop(kind.keeps);
     }
 }
