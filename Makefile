@@ -32,7 +32,7 @@ endif
 .NOTPARALLEL:
 .PHONY: help toolchain build demo test faults races memory fuzz soak sim check lint fmt header msrv install
 .PHONY: clean test-rust test-simulation test-library test-examples test-conformance test-bindings
-.PHONY: test-faults test-fuzz test-soak mock-service tools incident test-incident bench-sdks
+.PHONY: test-faults test-fuzz test-soak mock-service tools incident test-incident bench-sdks bench-crowd
 .PHONY: demo-cpp demo-go demo-python demo-ruby test-cpp test-go test-python test-ruby
 
 help: ## lists these targets
@@ -110,6 +110,9 @@ test-incident: build
 
 bench-sdks: build ## warm fetches in Python and Go beside the vendor's SDKs
 	@benches/sdks
+
+bench-crowd: build ## a thousand callers on one pool, ten thousand asynchronous fetches at once
+	@benches/crowd
 
 races: mock-service ## the tests of asynchronous fetches under ThreadSanitizer; slow
 	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-sanitizer thread

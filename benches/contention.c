@@ -1,0 +1,159 @@
+/* More callers than connections, each of which calls again as soon as it is back:
+ *
+ *   contention POOL CALLERS FETCHES URL
+ *
+ * prints: fetches_per_second cpu_us voluntary_switches involuntary_switches (all three for a fetch)
+ *         median_ms longest_ms (of a call) fewest median most (fetches of a caller)
+ *
+ * What is measured are FETCHES from the middle: it begins when every caller has been served once,
+ * and ends while all of them still call, so that neither starting nor ending a thread is in it.
+ */
+#define _GNU_SOURCE
+#include <experiment.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <valgrind/callgrind.h>
+
+struct caller {
+    pthread_t thread;
+    double fetches;
+};
+
+struct usage {
+    double at, cpu, voluntary, involuntary;
+};
+
+enum { WARMING, MEASURED, OVER };
+
+static exp_client *client;
+static exp_user *user;
+static long callers, fetches;
+static atomic_int phase = WARMING;
+static atomic_long warm, counted;
+static double *took;
+static struct usage ended;
+static sem_t all_warm, all_counted;
+
+static void fail(const char *what) {
+    fprintf(stderr, "contention: %s\n", what);
+    exit(1);
+}
+
+static double now(clockid_t clock) {
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static struct usage usage(void) {
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return (struct usage){
+        .at = now(CLOCK_MONOTONIC),
+        .cpu = now(CLOCK_PROCESS_CPUTIME_ID),
+        .voluntary = (double)used.ru_nvcsw,
+        .involuntary = (double)used.ru_nivcsw,
+    };
+}
+
+static void open_client(uint32_t pool, const char *url) {
+    exp_config *config = exp_config_new();
+    exp_error *error = NULL;
+    exp_config_set_server_url(config, url);
+    exp_config_set_connection_pool_max_size(config, pool);
+    exp_config_set_fetch_pool_acquire_timeout_millis(config, 60000);
+    if (exp_client_new("key", config, &client, &error) != EXP_OK)
+        fail(exp_error_message(error));
+    exp_free(config);
+    user = exp_user_new();
+    exp_user_set_user_id(user, "user-1234");
+    exp_user_set_device_id(user, "device-5678");
+}
+
+static void fetch(void) {
+    exp_variants *variants = NULL;
+    exp_error *error = NULL;
+    if (exp_fetch_v2(client, user, NULL, &variants, &error) != EXP_OK)
+        fail(exp_error_message(error));
+    exp_free(variants);
+}
+
+static void count(struct caller *caller, double seconds) {
+    long number = atomic_fetch_add(&counted, 1);
+    if (number >= fetches)
+        return;
+    took[number] = seconds;
+    caller->fetches++;
+    if (number == fetches - 1) {
+        CALLGRIND_STOP_INSTRUMENTATION;
+        ended = usage();
+        phase = OVER;
+        sem_post(&all_counted);
+    }
+}
+
+static void *call(void *argument) {
+    fetch();
+    if (atomic_fetch_add(&warm, 1) == callers - 1)
+        sem_post(&all_warm);
+    while (phase != OVER) {
+        double began = now(CLOCK_MONOTONIC);
+        fetch();
+        if (phase == MEASURED)
+            count(argument, now(CLOCK_MONOTONIC) - began);
+    }
+    return NULL;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void print(struct usage began, const struct caller *of) {
+    double *each = malloc((size_t)callers * sizeof *each);
+    for (long i = 0; i < callers; i++)
+        each[i] = of[i].fetches;
+    qsort(each, (size_t)callers, sizeof *each, ascending);
+    qsort(took, (size_t)fetches, sizeof *took, ascending);
+    double all = (double)fetches;
+    printf("%.1f %.2f %.3f %.3f ", all / (ended.at - began.at), (ended.cpu - began.cpu) * 1e6 / all,
+           (ended.voluntary - began.voluntary) / all,
+           (ended.involuntary - began.involuntary) / all);
+    printf("%.4f %.4f ", took[fetches / 2] * 1e3, took[fetches - 1] * 1e3);
+    printf("%.0f %.0f %.0f\n", each[0], each[callers / 2], each[callers - 1]);
+    free(each);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 5)
+        fail("usage: contention POOL CALLERS FETCHES URL");
+    callers = atol(argv[2]);
+    fetches = atol(argv[3]);
+    took = malloc((size_t)fetches * sizeof *took);
+    struct caller *all = calloc((size_t)callers, sizeof *all);
+    sem_init(&all_warm, 0, 0);
+    sem_init(&all_counted, 0, 0);
+    open_client((uint32_t)atol(argv[1]), argv[4]);
+    for (long i = 0; i < callers; i++)
+        if (pthread_create(&all[i].thread, NULL, call, &all[i]) != 0)
+            fail("no thread can be started");
+    sem_wait(&all_warm);
+    CALLGRIND_START_INSTRUMENTATION;
+    struct usage began = usage();
+    phase = MEASURED;
+    sem_wait(&all_counted);
+    for (long i = 0; i < callers; i++)
+        pthread_join(all[i].thread, NULL);
+    print(began, all);
+    exp_free(user);
+    exp_free(client);
+    free(all);
+    free(took);
+    return 0;
+}
