@@ -12,6 +12,7 @@ use crate::deadline::Deadline;
 
 #[cfg(not(any(feature = "parking-lot-locks", feature = "simulation")))]
 mod imp {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{self, PoisonError, TryLockError};
     use std::time::Instant;
 
@@ -42,24 +43,38 @@ mod imp {
         }
     }
 
+    /// Counts who waits: std's asks the system to wake somebody also where nobody waits.
+    ///
+    /// Whoever notifies must have held the lock since, or while, what is waited for came true. Then
+    /// those that do not see it have been counted.
     #[derive(Debug, Default)]
-    pub struct Condvar(sync::Condvar);
+    pub struct Condvar {
+        condvar: sync::Condvar,
+        waiting: AtomicUsize,
+    }
 
     impl Condvar {
         pub const fn new() -> Self {
-            Condvar(sync::Condvar::new())
+            Condvar { condvar: sync::Condvar::new(), waiting: AtomicUsize::new(0) }
         }
 
         pub fn notify_one(&self) {
-            self.0.notify_one();
+            if self.waiting.load(Ordering::Relaxed) > 0 {
+                self.condvar.notify_one();
+            }
         }
 
         pub fn notify_all(&self) {
-            self.0.notify_all();
+            if self.waiting.load(Ordering::Relaxed) > 0 {
+                self.condvar.notify_all();
+            }
         }
 
         pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-            self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            let guard = self.condvar.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            guard
         }
 
         pub fn wait_until<'a, T>(
@@ -68,7 +83,9 @@ mod imp {
             instant: Instant,
         ) -> MutexGuard<'a, T> {
             let left = instant.saturating_duration_since(clock::now());
-            let result = self.0.wait_timeout(guard, left);
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            let result = self.condvar.wait_timeout(guard, left);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
             result.unwrap_or_else(PoisonError::into_inner).0
         }
     }
