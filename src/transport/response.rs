@@ -58,6 +58,9 @@ pub fn read(
     read_all(body.with_config().reader(), expected, max_bytes, control)
 }
 
+/// On its own: the decoder has forty kilobytes, which it puts together on the stack. Inlined, every
+/// fetch would take them, packed or not, and each thread that ever made one would keep them.
+#[inline(never)]
 fn unpack(body: &mut Body, max_bytes: u64, control: &Control) -> Result<Vec<u8>, Failure> {
     let mut packed = Packed { body: body.with_config().reader(), control, failure: None };
     let read = read_all(MultiGzDecoder::new(&mut packed), FIRST_BYTES, max_bytes, control);
