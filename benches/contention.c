@@ -4,6 +4,7 @@
  *
  * prints: fetches_per_second cpu_us voluntary_switches involuntary_switches (all three for a fetch)
  *         median_ms longest_ms (of a call) fewest median most (fetches of a caller)
+ *         kib (resident for each caller, with what all of them share)
  *
  * What is measured are FETCHES from the middle: it begins when every caller has been served once,
  * and ends while all of them still call, so that neither starting nor ending a thread is in it.
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 #include <valgrind/callgrind.h>
 
 struct caller {
@@ -25,7 +27,7 @@ struct caller {
 };
 
 struct usage {
-    double at, cpu, voluntary, involuntary;
+    double at, cpu, voluntary, involuntary, kib;
 };
 
 enum { WARMING, MEASURED, OVER };
@@ -50,6 +52,15 @@ static double now(clockid_t clock) {
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
+static double resident_kib(void) {
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%*d %ld", &pages) != 1)
+        fail("the system does not tell what is resident");
+    fclose(file);
+    return (double)(pages * sysconf(_SC_PAGESIZE)) / 1024;
+}
+
 static struct usage usage(void) {
     struct rusage used;
     getrusage(RUSAGE_SELF, &used);
@@ -58,6 +69,7 @@ static struct usage usage(void) {
         .cpu = now(CLOCK_PROCESS_CPUTIME_ID),
         .voluntary = (double)used.ru_nvcsw,
         .involuntary = (double)used.ru_nivcsw,
+        .kib = resident_kib(),
     };
 }
 
@@ -115,7 +127,7 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void print(struct usage began, const struct caller *of) {
+static void print(double kib, struct usage began, const struct caller *of) {
     double *each = malloc((size_t)callers * sizeof *each);
     for (long i = 0; i < callers; i++)
         each[i] = of[i].fetches;
@@ -126,7 +138,8 @@ static void print(struct usage began, const struct caller *of) {
            (ended.voluntary - began.voluntary) / all,
            (ended.involuntary - began.involuntary) / all);
     printf("%.4f %.4f ", took[fetches / 2] * 1e3, took[fetches - 1] * 1e3);
-    printf("%.0f %.0f %.0f\n", each[0], each[callers / 2], each[callers - 1]);
+    printf("%.0f %.0f %.0f ", each[0], each[callers / 2], each[callers - 1]);
+    printf("%.1f\n", (ended.kib - kib) / (double)callers);
     free(each);
 }
 
@@ -140,6 +153,7 @@ int main(int argc, char **argv) {
     sem_init(&all_warm, 0, 0);
     sem_init(&all_counted, 0, 0);
     open_client((uint32_t)atol(argv[1]), argv[4]);
+    double kib = resident_kib();
     for (long i = 0; i < callers; i++)
         if (pthread_create(&all[i].thread, NULL, call, &all[i]) != 0)
             fail("no thread can be started");
@@ -150,7 +164,7 @@ int main(int argc, char **argv) {
     sem_wait(&all_counted);
     for (long i = 0; i < callers; i++)
         pthread_join(all[i].thread, NULL);
-    print(began, all);
+    print(kib, began, all);
     exp_free(user);
     exp_free(client);
     free(all);
