@@ -109,6 +109,16 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "exp_free": (None, [c_void_p]),
 }
 
+#: Those that wait, or read files: other threads run meanwhile. The rest keeps the GIL: it is over
+#: before another thread could use the time, and would have to get the GIL back from that. Nobody
+#: who wants the GIL keeps it waiting, as the library calls back with no lock held.
+LETS_OTHERS_RUN = {
+    "exp_client_new_n",
+    "exp_client_close",
+    "exp_completions_wait",
+    "exp_fetch_v2",
+}
+
 
 def _path() -> str:
     """Where the library is: EXPERIMENT_LIBRARY and nothing else, the bundled copy, the system's."""
@@ -140,13 +150,14 @@ def _load() -> ctypes.CDLL:
             "or name it in EXPERIMENT_LIBRARY"
         ) from error
     _check_version(found.decode(), path)
+    quick = ctypes.PyDLL(path, handle=library._handle)
     for name, (returned, taken) in FUNCTIONS.items():
-        function = getattr(library, name)
+        function = getattr(library if name in LETS_OTHERS_RUN else quick, name)
         function.restype, function.argtypes = returned, taken
-    return library
+        setattr(quick, name, function)
+    return quick
 
 
-#: ctypes lets go of the GIL for the time of each call.
 lib = _load()
 
 
