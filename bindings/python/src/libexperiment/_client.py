@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-from ctypes import byref, c_void_p
+from ctypes import c_void_p
 from typing import Any, Callable, TypeVar
 
 from . import _exit, _logs
@@ -43,7 +43,7 @@ class Client:
         config = native_config(self.config)
         try:
             self._log_number = _logs.attach(config, self.logger)
-            lib.exp_client_new_n(key, len(key), config, byref(native), byref(error))
+            lib.exp_client_new_n(key, len(key), config, native, error)
         finally:
             lib.exp_free(config)
         if error:
@@ -60,7 +60,7 @@ class Client:
 
     def _metrics(self, form: int) -> str:
         text, error = c_void_p(), c_void_p()
-        lib.exp_client_metrics(self._owned.native, form, byref(text), byref(error))
+        lib.exp_client_metrics(self._owned.native, form, text, error)
         if error:
             raise taken(error)
         try:
@@ -90,13 +90,12 @@ class Client:
         """Starts a fetch that will be found in the completions under that number."""
         native_user = native_options = None
         client, error = self._owned.native, c_void_p()
-        out = None if pending is None else byref(pending)
         try:
             native_user = new_user(user)
             native_options = new_options(options)
             _exit.enter(id(error))
             status = lib.exp_fetch_v2_submit(
-                client, native_user, native_options, completions, number, out, byref(error)
+                client, native_user, native_options, completions, number, pending, error
             )
             if status:
                 raise error_of(error)
@@ -104,7 +103,8 @@ class Client:
             _exit.inside.discard(id(error))
             _exit.stop_daemon()
             for native in (error, native_user, native_options):
-                lib.exp_free(native)
+                if native:
+                    lib.exp_free(native)
             _logs.flush()
 
     def _or_empty(self, error: FetchError) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def new_user(user: User | None) -> int | None:
         return None
     native, error = c_void_p(), c_void_p()
     text = encoded(user)
-    if lib.exp_user_from_json_n(text, len(text), byref(native), byref(error)):
+    if lib.exp_user_from_json_n(text, len(text), native, error):
         raise taken(error)
     return native.value
 
@@ -129,12 +129,13 @@ def read_pending(pending: int, read: Read[T]) -> T:
     """What a fetch came to that was found in its completions."""
     variants, error = c_void_p(), c_void_p()
     try:
-        if lib.exp_pending_take(pending, byref(variants), byref(error)):
+        if lib.exp_pending_take(pending, variants, error):
             raise error_of(error)
         return read(variants)
     finally:
-        lib.exp_free(variants)
-        lib.exp_free(error)
+        for native in (variants, error):
+            if native:
+                lib.exp_free(native)
 
 
 def new_completions() -> Owned:

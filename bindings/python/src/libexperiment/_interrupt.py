@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 
-from ._library import InterruptHook
+from ._library import InterruptHook, Owned, lib
 
 
 class Interruption:
@@ -27,6 +27,9 @@ class Interruption:
         next(watch)
         # send is a function of C: no Python code runs before the generator's.
         self.hook = InterruptHook(watch.send)
+        #: With nothing but the hook, for the many fetches that have no options.
+        self.options = Owned(lib.exp_fetch_options_new())
+        lib.exp_fetch_options_set_interrupt(self.options.native, self.hook, None)
 
     def check(self) -> None:
         """Raises what a handler raised, if one did."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from ctypes import byref, c_void_p
+from ctypes import c_void_p
 from types import TracebackType
 from typing import Any, Callable, TypeVar
 
@@ -120,10 +120,9 @@ class RemoteEvaluationClient(Client):
         try:
             native_user = new_user(user)
             native_options = new_options(options, interruption and interruption.hook)
+            chosen = native_options or (interruption and interruption.options.native)
             _exit.enter(id(error))
-            status = lib.exp_fetch_v2(
-                self._owned.native, native_user, native_options, byref(variants), byref(error)
-            )
+            status = lib.exp_fetch_v2(self._owned.native, native_user, chosen, variants, error)
             if interruption is not None:
                 interruption.check()
             if status:
@@ -133,7 +132,8 @@ class RemoteEvaluationClient(Client):
             _exit.inside.discard(id(error))
             _exit.stop_daemon()
             for native in (variants, error, native_user, native_options):
-                lib.exp_free(native)
+                if native:
+                    lib.exp_free(native)
             if interruption is not None:
                 _interrupt.end(interruption)
             _logs.flush()

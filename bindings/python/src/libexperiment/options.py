@@ -53,15 +53,14 @@ class FetchOptions:
 
 
 def new_options(options: FetchOptions | None, hook: Any = None) -> int | None:
-    """Options as the library wants them, yours to free; None where nothing is chosen."""
-    if options is None and hook is None:
+    """Options as the library wants them, yours to free; None for None."""
+    if options is None:
         return None
     native: int = lib.exp_fetch_options_new()
     try:
         if hook is not None:
             lib.exp_fetch_options_set_interrupt(native, hook, None)
-        if options is not None:
-            _fill(native, options)
+        _fill(native, options)
     except BaseException:
         lib.exp_free(native)
         raise

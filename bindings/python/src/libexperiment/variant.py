@@ -137,9 +137,13 @@ def _text(native: Any, flag: str, text: Callable[[Any], int], length: Callable[[
     return ctypes.string_at(text(variant), length(variant)).decode()
 
 
+# The library's JSON is one object and nothing around it, for which json.loads would look.
+_DECODER = json.JSONDecoder()
+
+
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        return json.loads(text)  # type: ignore[no-any-return]
+        return _DECODER.raw_decode(text)[0]  # type: ignore[no-any-return]
     except ValueError:
         # Of an integer that has more digits than Python is set to read; no payload fails a fetch.
         return json.loads(text, parse_int=_integer)  # type: ignore[no-any-return]
