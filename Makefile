@@ -14,7 +14,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 VERSION := $(shell packaging/version)
 SONAME := libexperiment.so.$(firstword $(subst ., ,$(VERSION)))
 C_SOURCES = $(wildcard tests/c/*.[ch] tests/faults/*/*.c tests/conformance/*.[ch] examples/c/*.[ch] packaging/*/*.[ch] \
-	benches/*.c benches/*/*.c \
+	benches/*.c benches/*/*.c benches/*/*.cpp \
 	bindings/cpp/*.[ch]pp bindings/cpp/tests/*.[ch]pp examples/cpp/*.cpp)
 MOCK_SERVICE = $(shell $(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/mock-service
 
@@ -32,11 +32,11 @@ endif
 .NOTPARALLEL:
 .PHONY: help toolchain build demo test faults races memory fuzz soak sim check lint fmt header msrv install
 .PHONY: clean test-rust test-simulation test-library test-examples test-conformance test-bindings
-.PHONY: test-faults test-fuzz test-soak mock-service tools incident test-incident bench-sdks bench-crowd
+.PHONY: test-faults test-fuzz test-soak mock-service tools incident test-incident bench-sdks bench-crowd bench-calls
 .PHONY: demo-cpp demo-go demo-python demo-ruby test-cpp test-go test-python test-ruby
 
 help: ## lists these targets
-	@sed -nE 's/^([a-z][a-z -]*):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -nE 's/^([a-z][a-z -]*):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
 toolchain: ## looks for every tool that is needed; as root installs those that Debian has
 	@packaging/toolchain --install
@@ -113,6 +113,9 @@ bench-sdks: build ## warm fetches in Python and Go beside the vendor's SDKs
 
 bench-crowd: build ## a thousand callers on one pool, ten thousand asynchronous fetches at once
 	@benches/crowd
+
+bench-calls: build ## what a fetch and a lookup cost in each language, beside the call in C
+	@benches/calls/run
 
 races: mock-service ## the tests of asynchronous fetches under ThreadSanitizer; slow
 	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-sanitizer thread

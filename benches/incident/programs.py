@@ -1,5 +1,7 @@
 """The programs that make the calls: how each is built, and started."""
 
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -93,6 +95,14 @@ def jvm_sdk():
     run("mvn", "--quiet", "--file", HERE / "peers/jvm/pom.xml", copy,
         f"-Dmaven.repo.local={PEERS}/maven", f"-DoutputDirectory={PEERS}/jvm")  # fmt: skip
     run("javac", "-cp", f"{PEERS}/jvm/*", "-d", OUT, HERE / "peers/jvm/Load.java")
+
+
+def script(name):
+    """A script of benches/, as a module."""
+    loader = importlib.machinery.SourceFileLoader(name, str(HERE.parent / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
 
 
 def build(names):
