@@ -102,9 +102,15 @@ func (g *GroupCohortIds) UnmarshalJSON(data []byte) error {
 }
 
 // MarshalJSON writes what the service reads.
-func (u User) MarshalJSON() ([]byte, error) {
-	type fields User // without this method
-	encoded, err := json.Marshal(fields(u))
+func (u User) MarshalJSON() ([]byte, error) { return u.encode() }
+
+// encode is the user as JSON; nothing for one of whom nothing is known.
+func (u *User) encode() ([]byte, error) {
+	if u == nil {
+		return nil, nil
+	}
+	type fields User // without MarshalJSON
+	encoded, err := json.Marshal((*fields)(u))
 	if err != nil || len(u.Other) == 0 {
 		return encoded, err
 	}
@@ -117,12 +123,4 @@ func (u User) MarshalJSON() ([]byte, error) {
 		all[name] = value
 	}
 	return json.Marshal(all)
-}
-
-// encode is the user as JSON; nothing for one of whom nothing is known.
-func (u *User) encode() ([]byte, error) {
-	if u == nil {
-		return nil, nil
-	}
-	return u.MarshalJSON()
 }

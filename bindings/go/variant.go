@@ -31,21 +31,22 @@ func (v Variant) DecodePayload(into any) error {
 
 // newVariant keeps `payload`, but not `metadata`.
 func newVariant(key, value string, payload, metadata []byte) Variant {
-	variant := Variant{Key: key, Value: value, payload: payload}
-	decode(payload, &variant.Payload)
-	decode(metadata, &variant.Metadata)
+	variant := Variant{Key: key, Value: value, Payload: decoded(payload), payload: payload}
+	variant.Metadata, _ = decoded(metadata).(map[string]interface{})
 	return variant
 }
 
-// decode reads JSON that the library has found to be valid, or nothing. A number that float64 cannot
-// hold, like 1e999, costs its document that type, not the fetch its success.
-func decode(data []byte, into any) {
-	if len(data) == 0 || json.Unmarshal(data, into) == nil {
-		return
+// decoded reads JSON that the library has found to be valid, or nothing. It is told of no type, not even a
+// map: encoding/json would then make each element by reflection. A number that float64 cannot hold, like
+// 1e999, costs its document that type, not the fetch its success.
+func decoded(data []byte) (value any) {
+	if len(data) == 0 || json.Unmarshal(data, &value) == nil {
+		return value
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
-	_ = decoder.Decode(into)
+	_ = decoder.Decode(&value)
+	return value
 }
 
 // isDeployed tells whether the variant is deployed, and not the default of its flag.
