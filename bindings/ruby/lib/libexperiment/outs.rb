@@ -38,9 +38,9 @@ module AmplitudeExperiment
 
     # Frees all that is here. The places are empty before: nothing can be freed twice.
     def clear
-      pointers = @memory.read_array_of_pointer(NAMES.size)
+      addresses = @memory.read_array_of_uint64(NAMES.size)
       @memory.clear
-      pointers.each { |pointer| Native.exp_free(pointer) unless pointer.null? }
+      addresses.each { |address| Native.free_at(address) unless address.zero? }
     end
   end
   private_constant :Outs

@@ -25,13 +25,17 @@ module AmplitudeExperiment
     #   @return [Hash{String => Hash{String => Array<String>}}, nil] by type and name of a group
     attr_accessor(*FIELDS)
 
+    # By the field.
+    SETTERS = FIELDS.to_h { |name| [name, :"#{name}="] }.freeze
+    private_constant :SETTERS
+
     # @param fields [Hash] any of FIELDS, as keywords
     # @raise [ArgumentError] a keyword is none of FIELDS
     def initialize(**fields)
-      unknown = fields.keys - FIELDS
+      unknown = fields.keys.reject { |name| SETTERS.key?(name) }
       raise ArgumentError, "unknown fields of a user: #{unknown.join(', ')}" unless unknown.empty?
 
-      fields.each { |name, value| public_send("#{name}=", value) }
+      fields.each { |name, value| public_send(SETTERS[name], value) }
     end
 
     # Puts a group into cohorts, as the vendor's gem does.
@@ -46,7 +50,9 @@ module AmplitudeExperiment
 
     # @return [Hash{Symbol => Object}] the fields that are known
     def as_json(_options = nil)
-      FIELDS.to_h { |name| [name, public_send(name)] }.compact
+      { user_id:, device_id:, country:, region:, dma:, city:, language:, platform:, version:, os:,
+        device_manufacturer:, device_brand:, device_model:, carrier:, library:, ip_address:, user_properties:,
+        groups:, group_properties:, cohort_ids:, group_cohort_ids: }.compact
     end
 
     # @return [String] the same as JSON
