@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import logging
 import pickle
 import queue
@@ -208,6 +209,21 @@ def test_a_proxys_password_is_not_shown() -> None:
 def test_a_key_that_cannot_be_is_refused(key: Any) -> None:
     with pytest.raises(ValueError, match="api_key"):
         RemoteEvaluationClient(key)
+
+
+def test_a_user_is_written_as_json_writes_it() -> None:
+    class Name(str):
+        pass
+
+    fields: dict[str, Any] = {
+        "user_id": '"\\/\n\0\x7f \u2028 é 😀',
+        "city": Name("Zürich"),
+        "user_properties": {"a": [1, 2.5, True, None, {"b": ""}]},
+    }
+    user = User(**fields)
+    user.more = 'x"'  # type: ignore[attr-defined]
+    assert json.loads(user.to_json()) == fields | {"more": 'x"'}
+    assert User(**fields).to_json() == json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 def test_the_user_stays_as_it_was(play: Play, connect: Connect) -> None:
