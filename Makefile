@@ -32,11 +32,12 @@ endif
 .NOTPARALLEL:
 .PHONY: help toolchain build demo test faults races memory fuzz soak sim check lint fmt header msrv install
 .PHONY: clean test-rust test-simulation test-library test-examples test-conformance test-bindings
-.PHONY: test-faults test-fuzz test-soak mock-service tools incident test-incident bench-sdks bench-crowd bench-calls
+.PHONY: test-faults test-fuzz test-soak mock-service tools incident test-incident test-accuracy
+.PHONY: bench-sdks bench-crowd bench-calls bench-accuracy
 .PHONY: demo-cpp demo-go demo-python demo-ruby test-cpp test-go test-python test-ruby
 
 help: ## lists these targets
-	@sed -nE 's/^([a-z][a-z -]*):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -nE 's/^([a-z][a-z -]*):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
 
 toolchain: ## looks for every tool that is needed; as root installs those that Debian has
 	@packaging/toolchain --install
@@ -53,7 +54,7 @@ demo: build mock-service ## fetches for two users from a mock of the service, th
 demo-cpp demo-go demo-python demo-ruby: demo-%: build mock-service ## the same in that language
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh $*
 
-test: toolchain lint build test-rust test-simulation test-library test-examples test-conformance test-bindings test-faults test-fuzz test-incident test-speed ## everything that can be tested
+test: toolchain lint build test-rust test-simulation test-library test-examples test-conformance test-bindings test-faults test-fuzz test-incident test-accuracy test-speed ## everything that can be tested
 
 test-rust:
 	$(CARGO) test --locked --workspace --features test-panic
@@ -116,6 +117,13 @@ bench-crowd: build ## a thousand callers on one pool, ten thousand asynchronous 
 
 bench-calls: build ## what a fetch and a lookup cost in each language, beside the call in C
 	@benches/calls/run
+
+bench-accuracy: build ## how late a timeout is in 27 kinds of stall, with every SDK and ours; 9 minutes
+	@benches/accuracy/run
+
+# Each kind once, with the client in C.
+test-accuracy: build
+	@benches/accuracy/run --smoke
 
 races: mock-service ## the tests of asynchronous fetches under ThreadSanitizer; slow
 	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-sanitizer thread

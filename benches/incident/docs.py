@@ -39,10 +39,14 @@ def row(run):
     ]
 
 
+def markdown(head, rows):
+    """A table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
 def table(runs):
-    """As Markdown."""
-    rows = [HEAD, ["---"] * len(HEAD), *map(row, runs)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+    return markdown(HEAD, map(row, runs))
 
 
 def machine():

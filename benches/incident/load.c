@@ -1,6 +1,6 @@
 /* As load.py, in C.
  *
- *     load URL RATE SECONDS [SETTING=VALUE ...]
+ *     load URL RATE SECONDS [SETTING=VALUE ...]        RATE may be such as `16x5`
  */
 #include <experiment.h>
 
@@ -12,6 +12,7 @@
 #include <time.h>
 
 static exp_client *client;
+static double only_sleep; /* in seconds, in place of fetches */
 
 static double now(clockid_t clock) {
     struct timespec at;
@@ -34,11 +35,25 @@ static void set(exp_config *config, const char *setting) {
     SETTING(fetch_retry_backoff_min_millis, uint64_t)
     SETTING(fetch_retry_budget_percent, uint32_t)
     SETTING(fetch_deadline_millis, uint64_t)
+    SETTING(connection_pool_max_size, uint32_t)
+    if (value && strncmp("only_sleep=", setting, 11) == 0) {
+        only_sleep = (double)number / 1e3;
+        return;
+    }
     fprintf(stderr, "load: no such setting: %s\n", setting);
     exit(EXIT_FAILURE);
 }
 
+static void sleep_for(double seconds) {
+    struct timespec pause = {0, seconds > 0 ? (long)(seconds * 1e9) : 0};
+    nanosleep(&pause, NULL);
+}
+
 static const char *outcome(void) {
+    if (only_sleep > 0) {
+        sleep_for(only_sleep);
+        return "ok";
+    }
     exp_variants *variants;
     exp_user *user = exp_user_new();
     exp_user_set_user_id(user, "user");
@@ -58,27 +73,50 @@ static void *call(void *number) {
     return NULL;
 }
 
+static void start(void *(*what)(void *), int number) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, what, (void *)(intptr_t)number);
+    pthread_detach(thread);
+}
+
+static void load(double rate, double seconds) {
+    double begin = now(CLOCK_MONOTONIC);
+    for (int i = 0; i < (int)(rate * seconds); i++) {
+        sleep_for(begin + i / rate - now(CLOCK_MONOTONIC));
+        start(call, i);
+    }
+}
+
+static int turns;
+
+static void *caller(void *number) {
+    for (intptr_t i = 0; i < turns; i++)
+        call((void *)((intptr_t)number * turns + i));
+    return NULL;
+}
+
+static void in_turns(int callers, int each) {
+    turns = each;
+    for (int i = 0; i < callers; i++)
+        start(caller, i);
+}
+
 int main(int argc, char **argv) {
-    double rate = atof(argv[2]), seconds = atof(argv[3]);
     exp_config *config = exp_config_new();
     exp_config_set_server_url(config, argv[1]);
     for (int i = 4; i < argc; i++)
         set(config, argv[i]);
     if (exp_client_new("key", config, &client, NULL) != EXP_OK)
         return EXIT_FAILURE;
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; only_sleep == 0 && i < 20; i++)
         outcome();
     setvbuf(stdout, NULL, _IOLBF, 0);
     puts("ready");
     getchar();
-    double begin = now(CLOCK_MONOTONIC);
-    for (int i = 0; i < (int)(rate * seconds); i++) {
-        double wait = begin + i / rate - now(CLOCK_MONOTONIC);
-        struct timespec pause = {0, wait > 0 ? (long)(wait * 1e9) : 0};
-        nanosleep(&pause, NULL);
-        pthread_t thread;
-        pthread_create(&thread, NULL, call, (void *)(intptr_t)i);
-        pthread_detach(thread);
-    }
+    const char *each = strchr(argv[2], 'x');
+    if (each)
+        in_turns(atoi(argv[2]), atoi(each + 1));
+    else
+        load(atof(argv[2]), atof(argv[3]));
     pthread_exit(NULL); /* the process ends with the last call */
 }

@@ -4,7 +4,9 @@
 
 It warms up, prints `ready`, begins when a line comes, and prints one line of JSON for each call
 that is back. The programs in the other languages do the same. With a RATE such as `16x`, so many
-threads call again and again, and what they have done is printed in the end.
+threads call again and again, and what they have done is printed in the end; with one such as
+`16x5`, so many threads call so many times each. With the setting `only_sleep` a call is nothing but
+so many ms of sleep, to hold the others against.
 """
 
 import importlib
@@ -16,6 +18,7 @@ import time
 
 package, url, rate, seconds = *sys.argv[1:4], float(sys.argv[4])
 settings = {name: int(value) for name, value in (word.split("=") for word in sys.argv[5:])}
+only_sleep = settings.pop("only_sleep", 0)
 experiment = importlib.import_module(package)
 config = experiment.RemoteEvaluationConfig(server_url=url, **settings)
 logging.getLogger("Amplitude").setLevel(logging.CRITICAL)
@@ -23,6 +26,9 @@ client = experiment.Experiment.initialize_remote("key", config)
 
 
 def outcome():
+    if only_sleep:
+        time.sleep(only_sleep / 1000)
+        return "ok"
     try:
         return "ok" if client.fetch_v2(experiment.User(user_id="user")) else "empty"
     except Exception:
@@ -44,6 +50,17 @@ def load():
         threading.Thread(target=call, args=(number,)).start()
 
 
+def in_turns():
+    callers, each = map(int, rate.split("x"))
+
+    def caller(first):
+        for number in range(first, first + each):
+            call(number)
+
+    for first in range(0, callers * each, each):
+        threading.Thread(target=caller, args=(first,)).start()
+
+
 def again_and_again():
     end = time.monotonic() + seconds
     outcomes = []
@@ -60,8 +77,13 @@ def again_and_again():
     print(json.dumps({"calls": len(outcomes), "ok": outcomes.count("ok")}))
 
 
-for _ in range(20):
+for _ in range(0 if only_sleep else 20):
     outcome()
 print("ready", flush=True)
 sys.stdin.readline()
-again_and_again() if rate.endswith("x") else load()
+if rate.endswith("x"):
+    again_and_again()
+elif "x" in rate:
+    in_turns()
+else:
+    load()

@@ -98,7 +98,7 @@ def jvm_sdk():
 
 
 def script(name):
-    """A script of benches/, as a module."""
+    """A script of benches/, which has no suffix, as a module."""
     loader = importlib.machinery.SourceFileLoader(name, str(HERE.parent / name))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
     loader.exec_module(module)

@@ -88,6 +88,7 @@ class Upstream:
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         if b"content-length:" in head:
             await reader.readexactly(int(head.split(b"content-length:")[1].split(b"\r\n")[0]))
+        return head
 
     async def answer(self, reader, writer):
         if self.bad == "503":

@@ -3,7 +3,8 @@
 //
 //	load URL RATE SECONDS [SETTING=VALUE ...]
 //
-// A RATE such as `64x` is so many goroutines that call again and again.
+// A RATE such as `64x` is so many goroutines that call again and again, `64x5` so many that call so many
+// times each.
 package main
 
 import (
@@ -24,17 +25,32 @@ func main() {
 		name, value, _ := strings.Cut(setting, "=")
 		settings[name] = int(number(value))
 	}
-	fetch := open(os.Args[1], settings)
+	fetch := warm(os.Args[1], settings)
+	fmt.Println("ready")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	callers, turns, closed := strings.Cut(rate, "x")
+	switch {
+	case !closed:
+		load(number(rate), seconds, fetch)
+	case turns == "":
+		againAndAgain(int(number(callers)), seconds, fetch)
+	default:
+		inTurns(int(number(callers)), int(number(turns)), fetch)
+	}
+}
+
+func warm(url string, settings map[string]int) func() (int, error) {
+	if millis := settings["only_sleep"]; millis > 0 {
+		return func() (int, error) {
+			time.Sleep(time.Duration(millis) * time.Millisecond)
+			return 1, nil
+		}
+	}
+	fetch := open(url, settings)
 	for range 20 {
 		_, _ = fetch()
 	}
-	fmt.Println("ready")
-	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
-	if callers, closed := strings.CutSuffix(rate, "x"); closed {
-		againAndAgain(int(number(callers)), seconds, fetch)
-	} else {
-		load(number(rate), seconds, fetch)
-	}
+	return fetch
 }
 
 func load(rate, seconds float64, fetch func() (int, error)) {
@@ -64,6 +80,20 @@ func call(i int, fetch func() (int, error)) {
 	}
 	fmt.Printf("{\"call\":%d,\"start\":%.3f,\"elapsed\":%.3f,\"outcome\":%q}\n",
 		i, float64(start.UnixMicro())/1e3, elapsed.Seconds()*1e3, outcome)
+}
+
+func inTurns(callers, turns int, fetch func() (int, error)) {
+	var running sync.WaitGroup
+	for caller := range callers {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			for turn := range turns {
+				call(caller*turns+turn, fetch)
+			}
+		}()
+	}
+	running.Wait()
 }
 
 func againAndAgain(callers int, seconds float64, fetch func() (int, error)) {

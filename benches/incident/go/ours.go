@@ -11,10 +11,18 @@ import (
 func open(url string, settings map[string]int) func() (int, error) {
 	config := &experiment.Config{ServerUrl: url}
 	for name, value := range settings {
-		if name != "fetch_deadline_millis" {
+		switch name {
+		case "fetch_deadline_millis":
+			config.FetchDeadline = time.Duration(value) * time.Millisecond
+		case "fetch_timeout_millis":
+			config.FetchTimeout = time.Duration(value) * time.Millisecond
+		case "fetch_retries":
+			config.RetryBackoff = &experiment.RetryBackoff{FetchRetries: value}
+		case "connection_pool_max_size":
+			config.ConnectionPoolMaxSize = value
+		default:
 			panic("no such setting: " + name)
 		}
-		config.FetchDeadline = time.Duration(value) * time.Millisecond
 	}
 	client, err := experiment.NewClient("key", config)
 	if err != nil {

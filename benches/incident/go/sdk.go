@@ -3,6 +3,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/amplitude/experiment-go-server/pkg/experiment"
 	"github.com/amplitude/experiment-go-server/pkg/experiment/remote"
 	"github.com/amplitude/experiment-go-server/pkg/logger"
@@ -18,12 +20,20 @@ func (silent) Error(string, ...interface{})   {}
 
 var _ logger.LoggerProvider = silent{}
 
-// The SDK's defaults are what its vendor advises, and it has no settings for the rest.
+// The SDK's defaults are what its vendor advises, and it has no settings for pool and deadline.
 func open(url string, settings map[string]int) func() (int, error) {
-	if len(settings) > 0 {
-		panic("only the default settings")
+	config := &remote.Config{ServerUrl: url, LoggerProvider: silent{}}
+	for name, value := range settings {
+		switch name {
+		case "fetch_timeout_millis":
+			config.FetchTimeout = time.Duration(value) * time.Millisecond
+		case "fetch_retries":
+			config.RetryBackoff = &remote.RetryBackoff{FetchRetries: value}
+		default:
+			panic("no such setting: " + name)
+		}
 	}
-	client := remote.Initialize("key", &remote.Config{ServerUrl: url, LoggerProvider: silent{}})
+	client := remote.Initialize("key", config)
 	return func() (int, error) {
 		variants, err := client.FetchV2(&experiment.User{UserId: "user"})
 		return len(variants), err

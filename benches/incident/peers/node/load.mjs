@@ -1,6 +1,8 @@
 // As load.py, with the vendor's SDK for Node; each call is a promise.
 //
 //     load.mjs FOLDER URL RATE SECONDS [SETTING=VALUE ...]        FOLDER has node_modules
+//
+// With a RATE such as `16x5` so many call so many times each, one call after the other.
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,9 +15,11 @@ for (const setting of settings) {
   const [name, value] = setting.split('=');
   config[name.replace(/_(.)/g, (_, letter) => letter.toUpperCase())] = Number(value);
 }
+const onlySleep = config.onlySleep;
 const client = Experiment.initializeRemote('key', config);
 
 async function outcome() {
+  if (onlySleep) return sleep(onlySleep, 'ok');
   try {
     return Object.keys(await client.fetchV2({ user_id: 'user' })).length ? 'ok' : 'empty';
   } catch {
@@ -30,13 +34,26 @@ async function call(number) {
   console.log(JSON.stringify({ call: number, start, elapsed: performance.now() - began, outcome: what }));
 }
 
-for (let i = 0; i < 20; i++) await outcome();
+async function load(rate, seconds) {
+  const begin = performance.now();
+  for (let number = 0; number < rate * seconds; number++) {
+    await sleep(Math.max(0, begin + (number / rate) * 1000 - performance.now()));
+    call(number);
+  }
+}
+
+async function inTurns(first, turns) {
+  for (let number = first; number < first + turns; number++) await call(number);
+}
+
+for (let i = 0; i < 20 && !onlySleep; i++) await outcome();
 console.log('ready');
 const orders = createInterface(process.stdin);
 await new Promise((begin) => orders.once('line', begin));
 orders.close();
-const begin = performance.now();
-for (let number = 0; number < rate * seconds; number++) {
-  await sleep(Math.max(0, begin + (number / rate) * 1000 - performance.now()));
-  call(number);
+const [callers, turns] = rate.split('x').map(Number);
+if (turns) {
+  for (let caller = 0; caller < callers; caller++) inTurns(caller * turns, turns);
+} else {
+  await load(Number(rate), Number(seconds));
 }
