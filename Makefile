@@ -33,7 +33,7 @@ endif
 .PHONY: help toolchain build demo test faults races memory fuzz soak sim check lint fmt header msrv install
 .PHONY: clean test-rust test-simulation test-library test-examples test-conformance test-bindings
 .PHONY: test-faults test-fuzz test-soak mock-service tools incident test-incident test-accuracy
-.PHONY: bench-sdks bench-crowd bench-calls bench-accuracy
+.PHONY: bench-sdks bench-crowd bench-calls bench-accuracy bench-peers
 .PHONY: demo-cpp demo-go demo-python demo-ruby test-cpp test-go test-python test-ruby
 
 help: ## lists these targets
@@ -124,6 +124,9 @@ bench-accuracy: build ## how late a timeout is in 27 kinds of stall, with every 
 # Each kind once, with the client in C.
 test-accuracy: build
 	@benches/accuracy/run --smoke
+
+bench-peers: build ## size, start and idle cost beside other clients with a native core
+	@benches/peers/run
 
 races: mock-service ## the tests of asynchronous fetches under ThreadSanitizer; slow
 	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-sanitizer thread

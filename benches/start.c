@@ -1,8 +1,9 @@
 /* What the library costs before the first fetch and for it, in a process of its own that opens it:
  *
- *   start LIBRARY URL      prints: open_ms client_us fetch_us kib_per_client threads descriptors
+ *   start LIBRARY URL   prints: open_ms client_us fetch_us kib_per_client threads descriptors kib
  *
- * Threads and descriptors are those that a client has more than the process without one, idle.
+ * Threads and descriptors are those that a client has more than the process without one, idle; the
+ * last is the memory that library, client and first fetch have taken.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -67,6 +68,7 @@ static exp_client *open_client(exp_config *config) {
 int main(int argc, char **argv) {
     if (argc != 3)
         fail("usage: start LIBRARY URL");
+    long without = resident_kib();
     double began = now_micros();
     void *library = dlopen(argv[1], RTLD_NOW);
     if (!library)
@@ -97,6 +99,6 @@ int main(int argc, char **argv) {
         open_client(config);
     double kib = (double)(resident_kib() - before) / CLIENTS;
 
-    printf("%.2f %.1f %.1f %.2f %d %d\n", (opened - began) / 1e3, made - asked, answered - sent,
-           kib, threads, descriptors);
+    printf("%.2f %.1f %.1f %.2f %d %d %ld\n", (opened - began) / 1e3, made - asked, answered - sent,
+           kib, threads, descriptors, before - without);
 }
