@@ -54,9 +54,11 @@ impl Variants {
         decoder.read(&body)?;
         let Decoder { texts, mut entries, skipped, .. } = decoder;
         debug_assert!(texts.bytes() <= body.len());
+        let sent = entries.len() + skipped;
         let by_flag_key = keep_last_of_each(&mut entries, &texts, &mut pace)?;
+        let is_answer = entries.len() == sent;
         let variants = variants(Answer::new(body, texts), entries, &mut pace)?;
-        Ok(Decoded { variants: Variants::new(variants, by_flag_key), skipped })
+        Ok(Decoded { variants: Variants::new(variants, by_flag_key, is_answer), skipped })
     }
 }
 

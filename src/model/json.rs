@@ -65,7 +65,7 @@ fn end_of_string(bytes: &[u8], open: usize) -> usize {
 /// Appends valid JSON without the whitespace between its tokens. Numbers and strings stay as they
 /// are, byte for byte.
 pub fn push_compact(out: &mut String, json: &str) {
-    if !has_whitespace(json) {
+    if is_compact(json) {
         return out.push_str(json);
     }
     let bytes = json.as_bytes();
@@ -84,10 +84,31 @@ pub fn push_compact(out: &mut String, json: &str) {
     out.push_str(&json[copied..]);
 }
 
-/// Whether there is any, be it inside strings. Nothing else in valid JSON is below 0x21.
-fn has_whitespace(json: &str) -> bool {
-    // Without an early way out the compiler makes vector code of it.
-    json.bytes().fold(false, |found, byte| found | (byte <= b' '))
+/// Whether valid JSON has no whitespace around its tokens. It may say no where all of it is inside
+/// strings, next to what looks like a token.
+pub fn is_compact(json: &str) -> bool {
+    let bytes = json.as_bytes();
+    // Without an early way out the compiler makes vector code of it, and of what follows.
+    if !bytes.iter().fold(false, |found, &byte| found | is_whitespace(byte)) {
+        return true;
+    }
+    // Of two tokens next to each other, one is a bracket, a comma or a colon.
+    let ends = bytes.first().into_iter().chain(bytes.last());
+    !ends.copied().any(is_whitespace)
+        && !bytes.iter().zip(&bytes[1..]).fold(false, |found, (&a, &b)| {
+            found | (is_whitespace(a) & is_structural(b)) | (is_structural(a) & is_whitespace(b))
+        })
+}
+
+/// Nothing else in valid JSON is as low.
+fn is_whitespace(byte: u8) -> bool {
+    byte <= b' '
+}
+
+fn is_structural(byte: u8) -> bool {
+    // `[` and `{`, `]` and `}` differ in this bit alone.
+    let brace = byte | 0x20;
+    (brace == b'{') | (brace == b'}') | (byte == b',') | (byte == b':')
 }
 
 /// Appends `text` as a JSON string.
@@ -254,4 +275,36 @@ pub fn sorted_positions(count: usize, compare: &dyn Fn(usize, usize) -> Ordering
     let mut positions: Vec<u32> = (0..count as u32).collect();
     positions.sort_unstable_by(|&a, &b| compare(a as usize, b as usize).then(a.cmp(&b)));
     positions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whitespace_around_any_token_is_seen_and_dropped() {
+        let tokens = ["{", "\"a b\"", ":", "[", "1", ",", "\"c\"", ",", "true", "]", "}"];
+        let compact = tokens.concat();
+        assert!(is_compact(&compact), "words in strings are no tokens");
+        for at in 0..=tokens.len() {
+            for space in [" ", "\n", "\r\n\t "] {
+                let json = [&tokens[..at].concat(), space, &tokens[at..].concat()].concat();
+                assert!(!is_compact(&json), "{json:?}");
+                let mut out = String::new();
+                push_compact(&mut out, &json);
+                assert_eq!(out, compact, "{json:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn whitespace_inside_strings_is_kept_whatever_stands_beside_it() {
+        for json in
+            [r#"{"a":"b, c : d [ e"}"#, r#"[" ","\" "]"#, r#"" x ""#, "1", "", r#"["é 日"]"#]
+        {
+            let mut out = String::new();
+            push_compact(&mut out, json);
+            assert_eq!(out, json);
+        }
+    }
 }

@@ -17,6 +17,8 @@ pub(super) const SUBJECT: &str = "the answer";
 pub struct Variants {
     variants: Vec<Variant>,
     by_flag_key: Index,
+    /// All that the answer has, and nothing in it was left out.
+    is_answer: bool,
     /// The whole set, NUL-terminated, once somebody asked for it.
     json: OnceLock<String>,
 }
@@ -66,11 +68,17 @@ impl Default for Variants {
 impl Variants {
     /// The set without variants. Allocates nothing.
     pub const fn empty() -> Self {
-        Variants { variants: Vec::new(), by_flag_key: Index::EMPTY, json: OnceLock::new() }
+        Variants {
+            variants: Vec::new(),
+            by_flag_key: Index::EMPTY,
+            is_answer: false,
+            json: OnceLock::new(),
+        }
     }
 
-    pub(super) fn new(variants: Vec<Variant>, by_flag_key: Index) -> Self {
-        Variants { variants, by_flag_key, json: OnceLock::new() }
+    /// `is_answer` if these are all that stands in the answer.
+    pub(super) fn new(variants: Vec<Variant>, by_flag_key: Index, is_answer: bool) -> Self {
+        Variants { variants, by_flag_key, is_answer, json: OnceLock::new() }
     }
 
     /// Sets, once, who is told of a misused pointer to one of these variants.
@@ -82,7 +90,7 @@ impl Variants {
 
     /// The same variants once more; their texts are shared.
     pub fn share(&self) -> Variants {
-        Variants::new(self.variants.clone(), self.by_flag_key.clone())
+        Variants::new(self.variants.clone(), self.by_flag_key.clone(), self.is_answer)
     }
 
     pub fn len(&self) -> usize {
@@ -114,7 +122,13 @@ impl Variants {
     /// The set as one compact JSON object: every variant as the server sent it, with the fields
     /// that this library does not know. Made when first asked for.
     pub fn json(&self) -> Text<'_> {
-        Text::new(self.json.get_or_init(|| self.written()))
+        Text::new(self.json.get_or_init(|| self.as_sent().unwrap_or_else(|| self.written())))
+    }
+
+    /// The answer itself, where it is what would be written.
+    fn as_sent(&self) -> Option<String> {
+        let answer = &self.variants.first().filter(|_| self.is_answer)?.answer;
+        json::is_compact(&answer.body).then(|| [&answer.body, "\0"].concat())
     }
 
     fn written(&self) -> String {
@@ -156,7 +170,7 @@ impl Variants {
         let flag_key_at = |at: usize| variants[at].flag_key_bytes();
         let index = Index::of(variants.len(), flag_key_at, |_| {}, &mut Pace::unhurried());
         let by_flag_key = index.unwrap_or_else(|_| Index::scanning(variants.len()));
-        Variants::new(variants, by_flag_key)
+        Variants::new(variants, by_flag_key, false)
     }
 }
 

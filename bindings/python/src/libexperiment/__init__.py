@@ -1,7 +1,10 @@
 """A native client for Amplitude Experiment: a fetch always comes back within the time you set."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from ._library import NO_LIMIT, VERSION
-from .aio import AsyncRemoteEvaluationClient
 from .client import RemoteEvaluationClient
 from .config import RemoteEvaluationConfig, ServerZone
 from .errors import (
@@ -18,6 +21,9 @@ from .factory import Experiment
 from .options import Cancel, FetchOptions
 from .user import User
 from .variant import Variant, Variants
+
+if TYPE_CHECKING:
+    from .aio import AsyncRemoteEvaluationClient
 
 __version__ = VERSION
 
@@ -43,3 +49,12 @@ __all__ = [
     "Variants",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # asyncio takes longer to import than all the rest, and most programs do not use it.
+    if name == "AsyncRemoteEvaluationClient":
+        from .aio import AsyncRemoteEvaluationClient
+
+        return AsyncRemoteEvaluationClient
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

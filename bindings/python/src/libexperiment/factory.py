@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ._client import Client
-from .aio import AsyncRemoteEvaluationClient
 from .client import RemoteEvaluationClient
 from .config import RemoteEvaluationConfig
+
+if TYPE_CHECKING:
+    from .aio import AsyncRemoteEvaluationClient
 
 C = TypeVar("C", bound=Client)
 
@@ -60,4 +62,6 @@ class Experiment:
         api_key: str, config: RemoteEvaluationConfig | None = None
     ) -> AsyncRemoteEvaluationClient:
         """The same for asyncio."""
+        from .aio import AsyncRemoteEvaluationClient
+
         return _one(_asyncio, AsyncRemoteEvaluationClient, api_key, config)
