@@ -865,8 +865,9 @@ const char *exp_variants_value_n(const exp_variants *variants,
                                  const char *fallback);
 
 /**
- * The whole set as one JSON object, each variant under its flag's key as the service sent it;
- * borrowed from the set, which makes it when first asked. Getter.
+ * The whole set as one JSON object, each variant under its flag's key as the service sent it,
+ * though characters of that key may be escaped or not; borrowed from the set, which makes it when
+ * first asked. Getter.
  */
 EXP_API const char *exp_variants_json(const exp_variants *variants);
 

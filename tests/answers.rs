@@ -67,6 +67,12 @@ fn a_body_that_is_no_json_object_is_an_invalid_response() {
         (r#"{"a":{"key":"on"},}"#, "not valid JSON"),
         (r#"{"a":{"key":NaN}}"#, "not valid JSON"),
         (r#"{"a":{"key":"\ud800"}}"#, "not valid JSON"),
+        (
+            r#"{"a":{"key":"on"},"b":{"key":"\ud800"}}"#,
+            "lone surrogate in a string at line 1 column 39",
+        ),
+        (r#"{"a":{"\ud800":1}}"#, "lone surrogate"),
+        (r#"{"\ud800":{}}"#, "not valid JSON"),
         ("{\"a\":{\"key\":\"\u{1}\"}}", "not valid JSON"),
         ("\u{feff}{}", ""),
     ] {
@@ -370,6 +376,33 @@ fn payload_and_metadata_are_kept_as_compact_json() {
 fn unknown_fields_are_kept_in_the_json_form() {
     let json = r#"{"flag":{"key":"on","expKey":"e","new":{"x":[1]}}}"#;
     assert_eq!(accept(json).json().as_str(), json);
+}
+
+#[test]
+fn the_json_form_is_the_set_compact_and_without_what_was_left_out() {
+    for (body, json) in [
+        (r#"{"a":{"value":"x, y","key":"on"}}"#, r#"{"a":{"value":"x, y","key":"on"}}"#),
+        ("{\n\t\"a\" : {\"key\": \"o n\"} }\n", r#"{"a":{"key":"o n"}}"#),
+        (r#"{"a":{"n":1},"b":null}"#, r#"{"a":{"n":1}}"#),
+        (r#"{"a":{"n":1},"a":{"n":2}}"#, r#"{"a":{"n":2}}"#),
+        (r#"{"a":{"n":1},"\u0061":{"n":2}}"#, r#"{"a":{"n":2}}"#),
+        (r#"{"a":{"n":1},"b":{"value":7}}"#, r#"{"a":{"n":1},"b":{"value":7}}"#),
+        (r#"{}"#, r#"{}"#),
+    ] {
+        let set = accept(body);
+        assert_eq!(set.json().as_str(), json, "{body}");
+        assert_eq!(set.share().json().as_str(), json, "{body}");
+    }
+    let escaped = accept(r#"{"\u0061":{}}"#);
+    assert!([r#"{"a":{}}"#, r#"{"\u0061":{}}"#].contains(&escaped.json().as_str()));
+}
+
+#[test]
+fn the_json_form_of_a_part_has_that_part_alone() {
+    let body = r#"{"a":{"key":"on"},"b":{"metadata":{"default":true}},"c":{"metadata":{"deployed":false}}}"#;
+    let set = accept(body);
+    assert_eq!(set.json().as_str(), body);
+    assert_eq!(set.filter_deployed().json().as_str(), r#"{"a":{"key":"on"}}"#);
 }
 
 #[test]

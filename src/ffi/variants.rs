@@ -109,8 +109,9 @@ pub unsafe extern "C" fn exp_variants_value_n(
     unsafe { value(variants, Chars::counted(flag_key, length), fallback) }
 }
 
-/// The whole set as one JSON object, each variant under its flag's key as the service sent it;
-/// borrowed from the set, which makes it when first asked. Getter.
+/// The whole set as one JSON object, each variant under its flag's key as the service sent it,
+/// though characters of that key may be escaped or not; borrowed from the set, which makes it when
+/// first asked. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_json(variants: *const exp_variants) -> *const c_char {
     // SAFETY: the contract of the boundary (mod.rs).

@@ -1,4 +1,4 @@
-//! Reads the body of an answer, in one pass, without copying it.
+//! Reads the body of an answer, which is kept: in one pass, or in two if it is unusual.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -136,7 +136,7 @@ fn out_of_memory(bytes: usize) -> Invalid {
     Invalid::new(SUBJECT, Kind::OutOfMemory { bytes })
 }
 
-/// Reads a body in one pass, the parser calling back for each entry.
+/// Reads a body, the parser calling back for each entry.
 struct Decoder<'w, 'a> {
     texts: Texts,
     entries: Vec<Spans>,
@@ -194,11 +194,9 @@ impl<'w, 'a> Decoder<'w, 'a> {
     fn entry_of<E: Error>(&mut self, value: &RawValue, flag_key: Span) -> Result<Option<Spans>, E> {
         let mut parser = serde_json::Deserializer::from_str(value.get());
         let entry = Entry { decoder: self, flag_key }.deserialize(&mut parser);
-        // The grammar has been looked at, so that what is left is a name that is no text.
-        entry.map_err(|error| match self.fault {
-            Some(_) => E::custom(error),
-            None => self.refuse(Kind::NotJson, json::LONE_SURROGATE),
-        })
+        // The grammar has been looked at, so that it is a text that is none. Where it stands in the
+        // entry is not where it stands in the body.
+        entry.map_err(|_| self.refuse_unless_refused(Kind::NotJson, json::LONE_SURROGATE))
     }
 
     /// Takes an entry in, or leaves it out if it came to nothing.
@@ -221,6 +219,11 @@ impl<'w, 'a> Decoder<'w, 'a> {
     /// Refuses what was just read.
     fn refuse<E: Error>(&mut self, kind: Kind, words: &str) -> E {
         self.fault = Some(Fault::Invalid(kind));
+        E::custom(words)
+    }
+
+    fn refuse_unless_refused<E: Error>(&mut self, kind: Kind, words: &str) -> E {
+        self.fault.get_or_insert(Fault::Invalid(kind));
         E::custom(words)
     }
 

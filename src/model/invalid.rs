@@ -34,8 +34,8 @@ impl Invalid {
         Invalid { subject, kind, parser: None }
     }
 
-    /// What the parser refused. This room's parsers ask for an object or for anything at all, so
-    /// that a value of the wrong type is always an outermost one that is no object.
+    /// What the parser refused. What this room's parsers leave to nobody is an object or anything at
+    /// all, so that a value of the wrong type is always an outermost one that is no object.
     pub(super) fn parsing(subject: &'static str, error: serde_json::Error) -> Self {
         let kind = match error.classify() {
             Category::Eof => Kind::Cut,

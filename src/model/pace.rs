@@ -13,7 +13,7 @@ pub struct Stopped;
 
 impl<'a> Pace<'a> {
     /// Some 100 µs of work: small answers, which are most, are not worth a look at the clock.
-    pub const INTERVAL: usize = 32 << 10;
+    pub(super) const INTERVAL: usize = 32 << 10;
 
     pub fn while_told(go_on: &'a mut dyn FnMut() -> bool) -> Self {
         Pace { go_on: Some(go_on), left: Pace::INTERVAL }

@@ -79,7 +79,8 @@ fn host(uri: &Uri) -> Result<HeaderValue, Error> {
         Some(port) => HeaderValue::try_from(format!("{host}:{port}")),
         None => HeaderValue::try_from(host),
     };
-    value.map_err(|_| Error::invalid_argument("server_url has a host that cannot be named"))
+    value
+        .map_err(|_| Error::invalid_argument("server_url has a host that cannot stand in a header"))
 }
 
 fn track(tracks: bool) -> HeaderValue {
@@ -151,6 +152,8 @@ mod tests {
             ("https://host:80", "host:80"),
             ("http://host:443", "host:443"),
             ("http://[::1]:8080", "[::1]:8080"),
+            ("https://[::1]:443", "[::1]"),
+            ("HTTPS://Host:443", "Host"),
         ] {
             let head = Head::new(url, "key").unwrap();
             assert_eq!(head.headers[HOST], host, "{url}");
