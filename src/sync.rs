@@ -7,12 +7,14 @@
 //! either way: every panic is caught at the boundary, and what these locks guard is consistent
 //! between any two statements.
 
+use std::time::Instant;
+
+use self::atomic::{AtomicUsize, Ordering};
 use crate::clock;
 use crate::deadline::Deadline;
 
 #[cfg(not(any(feature = "parking-lot-locks", feature = "simulation")))]
 mod imp {
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{self, PoisonError, TryLockError};
     use std::time::Instant;
 
@@ -43,38 +45,20 @@ mod imp {
         }
     }
 
-    /// Counts who waits: std's asks the system to wake somebody also where nobody waits.
-    ///
-    /// Whoever notifies must have held the lock since, or while, what is waited for came true. Then
-    /// those that do not see it have been counted.
     #[derive(Debug, Default)]
-    pub struct Condvar {
-        condvar: sync::Condvar,
-        waiting: AtomicUsize,
-    }
+    pub struct Condvar(sync::Condvar);
 
     impl Condvar {
-        pub const fn new() -> Self {
-            Condvar { condvar: sync::Condvar::new(), waiting: AtomicUsize::new(0) }
-        }
-
         pub fn notify_one(&self) {
-            if self.waiting.load(Ordering::Relaxed) > 0 {
-                self.condvar.notify_one();
-            }
+            self.0.notify_one();
         }
 
         pub fn notify_all(&self) {
-            if self.waiting.load(Ordering::Relaxed) > 0 {
-                self.condvar.notify_all();
-            }
+            self.0.notify_all();
         }
 
         pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
-            let guard = self.condvar.wait(guard).unwrap_or_else(PoisonError::into_inner);
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            guard
+            self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
         }
 
         pub fn wait_until<'a, T>(
@@ -83,9 +67,7 @@ mod imp {
             instant: Instant,
         ) -> MutexGuard<'a, T> {
             let left = instant.saturating_duration_since(clock::now());
-            self.waiting.fetch_add(1, Ordering::Relaxed);
-            let result = self.condvar.wait_timeout(guard, left);
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            let result = self.0.wait_timeout(guard, left);
             result.unwrap_or_else(PoisonError::into_inner).0
         }
     }
@@ -118,10 +100,6 @@ mod imp {
     pub struct Condvar(parking_lot::Condvar);
 
     impl Condvar {
-        pub const fn new() -> Self {
-            Condvar(parking_lot::Condvar::new())
-        }
-
         pub fn notify_one(&self) {
             self.0.notify_one();
         }
@@ -161,9 +139,58 @@ pub mod thread {
     pub use crate::sys::spawn;
 }
 
-pub use imp::{Condvar, Mutex, MutexGuard};
+pub use imp::{Mutex, MutexGuard};
 #[cfg(feature = "simulation")]
 pub use imp::{atomic, thread};
+
+/// Wakes threads that wait for something to come true. It counts them: std's asks the system to wake
+/// somebody also where nobody waits.
+///
+/// Whoever notifies must hold the lock, or have held it since that came true. Then those that have not
+/// seen it are counted.
+#[derive(Debug, Default)]
+pub struct Condvar {
+    condvar: imp::Condvar,
+    waiting: AtomicUsize,
+}
+
+impl Condvar {
+    pub fn new() -> Self {
+        Condvar::default()
+    }
+
+    pub fn notify_one(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.condvar.notify_one();
+        }
+    }
+
+    pub fn notify_all(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.condvar.notify_all();
+        }
+    }
+
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.counted(|| self.condvar.wait(guard))
+    }
+
+    /// May return early, and without having been woken.
+    pub fn wait_until<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        instant: Instant,
+    ) -> MutexGuard<'a, T> {
+        self.counted(|| self.condvar.wait_until(guard, instant))
+    }
+
+    fn counted<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waited = wait();
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        waited
+    }
+}
 
 /// Where one thread waits to be woken: in the pool's line, for a name, between two attempts.
 ///

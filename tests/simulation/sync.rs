@@ -30,10 +30,6 @@ impl<T> Mutex<T> {
 pub struct Condvar(Arc<shuttle::sync::Condvar>);
 
 impl Condvar {
-    pub fn new() -> Self {
-        Condvar::default()
-    }
-
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
