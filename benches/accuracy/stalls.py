@@ -63,11 +63,8 @@ class Kind:
     backlog: bool = False
     # A connection answers once; the next request on it ends it, and is held where it is repeated.
     kept: bool = False
-
-    @property
-    def holds(self):
-        """Whether it keeps every caller for longer than its timeout."""
-        return self.then == "hold" and not self.kept
+    # Every caller is to be kept until its timeout.
+    holds: bool = True
 
 
 KINDS = [
@@ -75,14 +72,14 @@ KINDS = [
     Kind("TLS: silence", secure=True),
     Kind("TLS: a record drips", drip(TLS_RECORD + bytes(500)), secure=True),
     Kind("silence"),
-    Kind("kept connection ends, then silence", kept=True),
+    Kind("kept connection ends, then silence", kept=True, holds=False),
     Kind("answer at the timeout", once(GOOD, after=TIMEOUT_SECONDS), then="next"),
     Kind("answer at twice the timeout", once(GOOD, after=2 * TIMEOUT_SECONDS), then="next"),
     Kind("head drips", drip(GOOD)),
     Kind("head does not end", endless(b"X-More: more\r\n", OK)),
     Kind("103 for ever", endless(EARLY_HINTS)),
     Kind("100 for ever", endless(b"HTTP/1.1 100 Continue\r\n\r\n")),
-    Kind("redirects to itself", once(ELSEWHERE, after=0.05), then="next"),
+    Kind("redirects to itself", once(ELSEWHERE, after=0.05), then="next", holds=False),
     Kind("head, then silence", once(LENGTH)),
     Kind("half the body, then silence", once(LENGTH + BODY[: len(BODY) // 2])),
     Kind("all but the last byte", once(LENGTH + BODY[:-1])),
@@ -96,8 +93,8 @@ KINDS = [
     Kind("trailers do not end", endless(b"X-More: more\r\n", IN_ONE_CHUNK + b"0\r\n")),
     Kind("gzip drips", drip(gzip.compress(BODY), PACKED)),
     Kind("gzip of nothing, for ever", endless(gzip.compress(b""), PACKED)),
-    Kind("503 with Retry-After", once(BUSY), then="next"),
-    Kind("reset after the first byte", once(GOOD[:1]), then="reset"),
+    Kind("503 with Retry-After", once(BUSY), then="next", holds=False),
+    Kind("reset after the first byte", once(GOOD[:1]), then="reset", holds=False),
 ]
 
 
@@ -109,6 +106,8 @@ class Stalling:
         self.bad = False
         # How many requests were lost with a kept connection, and will come again.
         self.lost = 0
+        # How many requests, or connections of TLS, were answered as the kind says.
+        self.played = 0
         self.filling = []
 
     async def __aenter__(self):
@@ -164,6 +163,7 @@ class Stalling:
         return True
 
     async def play(self, reader, writer):
+        self.played += 1
         if self.kind.then == "next":
             await self.send(writer)
             return True

@@ -5,6 +5,7 @@ import os
 import pathlib
 import platform
 import re
+import statistics
 
 import picture
 
@@ -47,6 +48,12 @@ def markdown(head, rows):
 
 def table(runs):
     return markdown(HEAD, map(row, runs))
+
+
+def spread(values, digits=1):
+    """The median of several, and between which they lie."""
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return f"{middle:.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
 
 
 def machine():

@@ -45,7 +45,10 @@ static void set(exp_config *config, const char *setting) {
 }
 
 static void sleep_for(double seconds) {
-    struct timespec pause = {0, seconds > 0 ? (long)(seconds * 1e9) : 0};
+    if (seconds <= 0)
+        return;
+    time_t whole = (time_t)seconds;
+    struct timespec pause = {whole, (long)((seconds - (double)whole) * 1e9)};
     nanosleep(&pause, NULL);
 }
 
@@ -112,7 +115,8 @@ int main(int argc, char **argv) {
         outcome();
     setvbuf(stdout, NULL, _IOLBF, 0);
     puts("ready");
-    getchar();
+    if (getchar() == EOF)
+        return EXIT_SUCCESS; /* whoever started it is gone */
     const char *each = strchr(argv[2], 'x');
     if (each)
         in_turns(atoi(argv[2]), atoi(each + 1));

@@ -3,10 +3,10 @@
     load.py libexperiment|amplitude_experiment URL RATE SECONDS [SETTING=VALUE ...]
 
 It warms up, prints `ready`, begins when a line comes, and prints one line of JSON for each call
-that is back. The programs in the other languages do the same. With a RATE such as `16x`, so many
-threads call again and again, and what they have done is printed in the end; with one such as
-`16x5`, so many threads call so many times each. With the setting `only_sleep` a call is nothing but
-so many ms of sleep, to hold the others against.
+that is back. With a RATE such as `16x5`, so many threads call so many times each. With the setting
+`only_sleep` a call is nothing but so many ms of sleep, to hold the others against. The programs in
+the other languages do the same. With a RATE such as `16x`, which but for this one only that in Go
+knows, so many threads call again and again, and what they have done is printed in the end.
 """
 
 import importlib
@@ -80,7 +80,8 @@ def again_and_again():
 for _ in range(0 if only_sleep else 20):
     outcome()
 print("ready", flush=True)
-sys.stdin.readline()
+if not sys.stdin.readline():
+    sys.exit()  # whoever started it is gone
 if rate.endswith("x"):
     again_and_again()
 elif "x" in rate:

@@ -49,6 +49,6 @@ end
 $stdout.sync = true
 20.times { outcome } unless ONLY_SLEEP
 puts 'ready'
-$stdin.gets
+exit unless $stdin.gets # whoever started it is gone
 threads = RATE.include?('x') ? in_turns(*RATE.split('x').map(&:to_i)) : at_rate(Float(RATE))
 threads.each(&:join)

@@ -1,5 +1,7 @@
-"""The programs that make the calls: how each is built, and started."""
+"""The programs that make the calls: how each is built, started and ended."""
 
+import asyncio
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
@@ -18,16 +20,22 @@ GO = {
     "GOMODCACHE": str(PEERS / "go"),
     "GOFLAGS": "-mod=readonly -modcacherw -buildvcs=false",
 }
-
+C_FLAGS = ["-O2", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include", f"-I{ROOT}/bindings/cpp"]
+# Longer than any program takes to be ready, or one that only measures to end, under valgrind too.
+PATIENCE_SECONDS = 300
 
 # Where Debian's package has another name than the tool.
 PACKAGES = {
+    "c++": "g++",
     "cc": "gcc",
     "go": "golang",
     "java": "default-jre-headless",
     "javac": "default-jdk-headless",
     "mvn": "maven",
+    "nm": "binutils",
     "node": "nodejs",
+    "objdump": "binutils",
+    "strip": "binutils",
 }
 # The programs that cannot be started as they lie here.
 BUILT = {}
@@ -46,9 +54,7 @@ def built(program):
 def demand(tool):
     if not shutil.which(tool):
         package = PACKAGES.get(tool, tool)
-        sys.exit(
-            f"{tool} is missing: Debian has it in {package}; or take other clients, with --only"
-        )
+        sys.exit(f"{tool} is missing: Debian has it in {package}")
 
 
 def run(*command, **environment):
@@ -56,11 +62,22 @@ def run(*command, **environment):
     subprocess.run(command, check=True, env={**os.environ, **environment}, stdout=sys.stderr)
 
 
+def capture(*command, **environment):
+    """Runs a program to its end; what it has printed, on either stream."""
+    return subprocess.run([*map(str, command)], check=True, capture_output=True, text=True,
+                          timeout=PATIENCE_SECONDS, env={**os.environ, **environment})  # fmt: skip
+
+
+def compile_c(source, program, *more, compiler="cc", standard="gnu11"):
+    """Builds a program that finds the library in build/ when it runs."""
+    run(compiler, f"-std={standard}", *C_FLAGS, source, "-o", program,
+        f"-L{BUILD}", "-lexperiment", f"-Wl,-rpath,{BUILD}", *more)  # fmt: skip
+    return program
+
+
 @built("c")
 def c():
-    run("cc", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include",
-        HERE / "load.c", "-o", OUT / "load-c", "-pthread",
-        f"-L{BUILD}", "-lexperiment", f"-Wl,-rpath,{BUILD}")  # fmt: skip
+    compile_c(HERE / "load.c", OUT / "load-c", "-pthread")
 
 
 @built("go")
@@ -128,3 +145,20 @@ def command(name):
         "go-sdk": ([OUT / "load-go-sdk"], {}),
         "jvm-sdk": (["java", "-cp", f"{PEERS}/jvm/*:{OUT}", "Load"], {}),
     }[name]
+
+
+@contextlib.asynccontextmanager
+async def started(name, *words, through=lambda command: command, stderr=None):
+    """A process of a program that begins when it is sent a line, and is gone after the block."""
+    command_of, environment = command(name)
+    process = await asyncio.create_subprocess_exec(
+        *through(command_of), *words, env={**os.environ, **environment}, limit=1 << 20,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=stderr)  # fmt: skip
+    try:
+        if await asyncio.wait_for(process.stdout.readline(), PATIENCE_SECONDS) != b"ready\n":
+            sys.exit(f"{name} did not start")
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

@@ -27,7 +27,9 @@ func main() {
 	}
 	fetch := warm(os.Args[1], settings)
 	fmt.Println("ready")
-	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return // whoever started it is gone
+	}
 	callers, turns, closed := strings.Cut(rate, "x")
 	switch {
 	case !closed:

@@ -88,7 +88,9 @@ class Load {
             outcome(clients[i % clients.length]).join();
         }
         System.out.println("ready");
-        System.in.read();
+        if (System.in.read() < 0) {
+            System.exit(0); // whoever started it is gone
+        }
         if (rate.length == 2) {
             inTurns(Integer.parseInt(rate[0]), Integer.parseInt(rate[1]));
         } else {

@@ -49,7 +49,8 @@ async function inTurns(first, turns) {
 for (let i = 0; i < 20 && !onlySleep; i++) await outcome();
 console.log('ready');
 const orders = createInterface(process.stdin);
-await new Promise((begin) => orders.once('line', begin));
+const began = await new Promise((over) => orders.once('line', () => over(true)).once('close', () => over(false)));
+if (!began) process.exit(); // whoever started it is gone
 orders.close();
 const [callers, turns] = rate.split('x').map(Number);
 if (turns) {
