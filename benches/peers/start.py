@@ -92,4 +92,5 @@ def main():
     os._exit(0)  # how they end is another matter
 
 
-main()
+if __name__ == "__main__":
+    main()
