@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -148,8 +149,10 @@ int main(int argc, char **argv) {
         fail("usage: contention POOL CALLERS FETCHES URL");
     callers = atol(argv[2]);
     fetches = atol(argv[3]);
-    took = malloc((size_t)fetches * sizeof *took);
-    struct caller *all = calloc((size_t)callers, sizeof *all);
+    /* Resident before anything is measured. */
+    size_t bytes = (size_t)fetches * sizeof *took, of_all = (size_t)callers * sizeof(struct caller);
+    took = memset(malloc(bytes), 1, bytes);
+    struct caller *all = memset(malloc(of_all), 0, of_all);
     sem_init(&all_warm, 0, 0);
     sem_init(&all_counted, 0, 0);
     open_client((uint32_t)atol(argv[1]), argv[4]);
