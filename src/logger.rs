@@ -12,7 +12,7 @@ pub enum Level {
     Debug = 4,
 }
 
-/// What takes the lines: called on any thread, with no lock of this library held.
+/// What takes the lines: called on any thread, with no lock held that another call waits for.
 pub type Sink = dyn Fn(Level, &str) + Send + Sync;
 
 /// Where a client's messages go. Nothing of a user is ever logged above `Debug`, no key at all.

@@ -109,9 +109,11 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "exp_free": (None, [c_void_p]),
 }
 
-#: Those that wait, or read files: other threads run meanwhile. The rest keeps the GIL: it is over
-#: before another thread could use the time, and would have to get the GIL back from that. Nobody
-#: who wants the GIL keeps it waiting, as the library calls back with no lock held.
+#: Those that wait, or read files: other threads run meanwhile. The rest keeps the GIL, which it
+#: would have to get back from threads that work. Most of it takes no time; what takes longer for a
+#: large user or set (exp_user_from_json_n, exp_variants_json, exp_free) takes less than Python does
+#: to write or read the same. Nobody who wants the GIL keeps it waiting: a lock that is held during
+#: a callback is one that only the same fetch waits for, or a close, which has let go.
 LETS_OTHERS_RUN = {
     "exp_client_new_n",
     "exp_client_close",
