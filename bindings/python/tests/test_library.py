@@ -19,6 +19,48 @@ BINDING = Path(__file__).parents[1]
 IMPORT = "import libexperiment; print(libexperiment.__file__)"
 
 
+ASYNCIO = """
+    import sys, typing
+    import libexperiment
+
+    assert "asyncio" not in sys.modules
+    libexperiment.Experiment.initialize_remote("key").close()
+    assert "asyncio" not in sys.modules
+    assert {"AsyncRemoteEvaluationClient", "aio", *libexperiment.__all__} <= set(dir(libexperiment))
+    assert "asyncio" not in sys.modules
+
+    %s
+    assert "asyncio" in sys.modules
+    found = libexperiment.AsyncRemoteEvaluationClient
+    assert found is libexperiment.aio.AsyncRemoteEvaluationClient
+    assert {"AsyncRemoteEvaluationClient", "aio"} <= set(vars(libexperiment))
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "libexperiment.AsyncRemoteEvaluationClient",
+        "libexperiment.aio",
+        "import libexperiment.aio",
+        "from libexperiment import aio",
+        "from libexperiment import *; AsyncRemoteEvaluationClient",
+        "libexperiment.Experiment.initialize_remote_async('key')",
+        pytest.param(
+            "typing.get_type_hints(libexperiment.Experiment.initialize_remote_async)",
+            marks=pytest.mark.skipif(sys.version_info < (3, 10), reason="X | None is no type yet"),
+        ),
+    ],
+)
+def test_asyncio_is_imported_by_those_who_use_it(use: str) -> None:
+    run_python(ASYNCIO % use)
+
+
+def test_what_the_package_does_not_have_is_said_so() -> None:
+    with pytest.raises(AttributeError, match="'libexperiment' has no attribute 'nothing'"):
+        libexperiment.nothing  # noqa: B018
+
+
 def run(
     code: str, *args: str, python: str = sys.executable, **environment: str
 ) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._library import NO_LIMIT, VERSION
@@ -51,10 +52,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # asyncio takes longer to import than all the rest, and most programs do not use it.
-    if name == "AsyncRemoteEvaluationClient":
-        from .aio import AsyncRemoteEvaluationClient
+# asyncio takes longer to import than all the rest, and most programs do not use it.
+_LATE = {"aio", "AsyncRemoteEvaluationClient"}
 
-        return AsyncRemoteEvaluationClient
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        # Importing it leaves it here, so that neither name is asked for again.
+        aio = import_module(".aio", __name__)
+        globals()["AsyncRemoteEvaluationClient"] = aio.AsyncRemoteEvaluationClient
+        return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(_LATE.union(globals()))

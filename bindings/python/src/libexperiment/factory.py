@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+# For what is imported late: typing.get_type_hints finds it, too, by its way over the package.
+import libexperiment
 
 from ._client import Client
 from .client import RemoteEvaluationClient
 from .config import RemoteEvaluationConfig
 
-if TYPE_CHECKING:
-    from .aio import AsyncRemoteEvaluationClient
-
 C = TypeVar("C", bound=Client)
 
 _blocking: dict[str, RemoteEvaluationClient] = {}
-_asyncio: dict[str, AsyncRemoteEvaluationClient] = {}
+_asyncio: dict[str, libexperiment.AsyncRemoteEvaluationClient] = {}
 # Recursive, as a signal handler or a handler of the log may ask for a client, too.
 _lock = threading.RLock()
 
@@ -60,8 +60,6 @@ class Experiment:
     @staticmethod
     def initialize_remote_async(
         api_key: str, config: RemoteEvaluationConfig | None = None
-    ) -> AsyncRemoteEvaluationClient:
+    ) -> libexperiment.AsyncRemoteEvaluationClient:
         """The same for asyncio."""
-        from .aio import AsyncRemoteEvaluationClient
-
-        return _one(_asyncio, AsyncRemoteEvaluationClient, api_key, config)
+        return _one(_asyncio, libexperiment.AsyncRemoteEvaluationClient, api_key, config)
