@@ -226,6 +226,28 @@ def test_a_user_is_written_as_json_writes_it() -> None:
     assert User(**fields).to_json() == json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
+def test_names_of_attributes_that_are_no_texts_are_written_as_json_writes_them() -> None:
+    class Name(str):
+        pass
+
+    user = User(user_id="u")
+    more: dict[Any, Any] = {
+        5: "five",
+        None: [1],
+        True: "yes",
+        1.5: {},
+        Name("é"): "ü",
+        "None": None,
+    }
+    attributes: dict[Any, Any] = vars(user)
+    attributes.update(more)
+    known = {"user_id": "u"} | {name: value for name, value in more.items() if value is not None}
+    assert user.to_json() == json.dumps(known, ensure_ascii=False, separators=(",", ":"))
+    attributes["a", "b"] = "c"
+    with pytest.raises(InvalidArgumentError, match="keys must be str"):
+        user.to_json()
+
+
 def test_the_user_stays_as_it_was(play: Play, connect: Connect) -> None:
     user = User(user_id="u", user_properties={"a": None})
     before = dict(vars(user))

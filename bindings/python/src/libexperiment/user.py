@@ -95,7 +95,9 @@ _quoted = json.encoder.encode_basestring
 def _json(user: object) -> str:
     try:
         known = [
-            f"{_quoted(name)}:{_quoted(value) if type(value) is str else _ENCODER.encode(value)}"
+            f"{_quoted(name)}:{_quoted(value)}"
+            if type(name) is type(value) is str
+            else _ENCODER.encode({name: value})[1:-1]
             for name, value in vars(user).items()
             if value is not None
         ]
