@@ -95,6 +95,12 @@ class FetchTest < ExperimentTest
                  (seen['requests'].map { |request| JSON.parse(request['body']) })
   end
 
+  def test_every_field_of_a_user_is_written_by_its_name
+    fields = User::FIELDS.to_h { |name| [name, "the #{name}"] }
+    assert_equal fields, User.new(**fields).as_json
+    assert_equal fields.transform_keys(&:to_s), JSON.parse(User.new(**fields).to_json)
+  end
+
   def test_a_user_without_a_json_form_is_an_argument_error
     client = client(VARIANT)
     [Float::NAN, "\xff", "\xff".b].each do |value|
