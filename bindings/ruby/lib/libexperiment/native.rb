@@ -55,8 +55,8 @@ module AmplitudeExperiment
     # Text is passed as :pointer with its length: it may hold NULs, and is not copied.
     attach_function :exp_status_name, [:int32], :string
     attach_function :exp_free, [:pointer], :void
-    # The same without an object for each pointer.
-    attach_function :free_at, :exp_free, [:uint64], :void
+    # The same without an object for each pointer. On Linux a long is as wide as a pointer.
+    attach_function :free_at, :exp_free, [:ulong], :void
 
     attach_function :exp_config_new, [], :pointer
     attach_function :exp_config_worst_case_millis, [:pointer], :uint64

@@ -38,7 +38,7 @@ module AmplitudeExperiment
 
     # Frees all that is here. The places are empty before: nothing can be freed twice.
     def clear
-      addresses = @memory.read_array_of_uint64(NAMES.size)
+      addresses = @memory.read_array_of_ulong(NAMES.size)
       @memory.clear
       addresses.each { |address| Native.free_at(address) unless address.zero? }
     end
