@@ -83,3 +83,31 @@ def test_a_callback_at_exit_cannot_fetch_for_ever(play: Play) -> None:
         again()
     """
     assert "ClientClosedError: the interpreter is exiting" in run_python(program, play({}).url)
+
+
+def test_exit_waits_for_nobody_who_was_not_told_on_a_loop_that_is_gone(play: Play) -> None:
+    program = """
+        import asyncio, gc, logging, sys
+        from libexperiment import *
+
+        logging.getLogger("Amplitude").setLevel(logging.ERROR)
+        gc.disable()
+
+        def fetch(url):
+            client = AsyncRemoteEvaluationClient("key", RemoteEvaluationConfig(server_url=url))
+            return asyncio.create_task(client.fetch_v2_or_raise(User(user_id="u")))
+
+        async def main():
+            failing, held = sys.argv[1:]
+            # An error's traceback keeps what receives for the loop.
+            await asyncio.gather(fetch(failing), return_exceptions=True)
+            tasks = [fetch(held) for _ in range(20)]
+            await asyncio.sleep(0.05)
+            for task in tasks:
+                task.cancel()
+
+        asyncio.run(main())
+    """
+    failing = play({"answers": [{"status": 400}]})
+    # Less than exiting waits for at most.
+    run_python(program, failing.url, play(HELD).url, seconds=4)

@@ -47,6 +47,8 @@ def stop_daemon() -> None:
 
 #: Clients that are there, to be closed.
 clients: weakref.WeakSet[Any] = weakref.WeakSet()
+#: Where event loops find their outcomes. Each outcome has its client's log.
+completions: weakref.WeakSet[Owned] = weakref.WeakSet()
 
 
 # Kept for ever: in the child a client's log never ends, and one that was dropped there could not be
@@ -58,10 +60,18 @@ def _numbers(of: list[Any]) -> set[int]:
     return {client._log_number for client in of}
 
 
+def _drop_outcomes() -> None:
+    """Those that no loop will receive, as it is closed or does not run any more."""
+    for owned in list(completions):
+        while pending := lib.exp_completions_next(owned.native):
+            lib.exp_free(pending)
+
+
 def _wait_until_quiet() -> None:
     """Until no call is inside, and no client that was dropped while it fetched still runs."""
     until = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < until:
+        _drop_outcomes()
         _logs.flush()
         if not inside and not _logs.loggers.keys() - _numbers(list(clients)):
             return

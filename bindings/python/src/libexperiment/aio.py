@@ -28,6 +28,7 @@ class _Receiver:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.pending: dict[int, tuple[asyncio.Future[Any], Read[Any]]] = {}
         self.completions = new_completions()
+        _exit.completions.add(self.completions)
         native = self.completions.native
         loop.add_reader(lib.exp_completions_fd(native), self._receive)
 
