@@ -62,9 +62,10 @@ func TestTenThousandGoroutinesFetchOverEightConnectionsWithFewThreads(t *testing
 			most = max(most, entries(t, "task"))
 		}
 	}
-	// Eight that exchange, one that keeps the time, and a few of Go's that stand in for those inside a
-	// call when it takes long; a thread for each waiting fetch would be thousands.
-	if most > threads+8+24 {
+	// Eight that exchange, one that keeps the time, and those of Go's that stand in for threads inside a
+	// call when it takes long: dozens on a machine that stands still for a moment. A thread for each
+	// waiting fetch would be thousands.
+	if most > threads+8+200 {
 		t.Errorf("%d threads at most, %d before", most, threads)
 	}
 	if open := service.seen(t).ConnectionsOpenMax; open > 8 {
