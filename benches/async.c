@@ -13,18 +13,15 @@
  * `memory`, with a service that never answers: how much more is resident for each fetch that is
  * pending; where threads wait for them, as many threads as fetches.
  */
-#define _GNU_SOURCE
-#include <experiment.h>
+#include "driver.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 /* As many as all connections and workers take to be there. */
@@ -41,17 +38,6 @@ static atomic_long begun, ended;
 static double *started, *took;
 static sem_t all_ended;
 
-static void fail(const char *what) {
-    fprintf(stderr, "async: %s\n", what);
-    exit(1);
-}
-
-static double now(clockid_t clock) {
-    struct timespec time;
-    clock_gettime(clock, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
 /* A figure of /proc/self/status. */
 static long status_of(const char *name) {
     char line[256];
@@ -67,16 +53,11 @@ static long status_of(const char *name) {
 
 static void open_client(const char *url, long most_pending) {
     exp_config *config = exp_config_new();
-    exp_error *error = NULL;
     exp_config_set_server_url(config, url);
     exp_config_set_max_pending_fetches(config, (uint32_t)most_pending);
     exp_config_set_fetch_timeout_millis(config, 60000);
-    if (exp_client_new("key", config, &client, &error) != EXP_OK)
-        fail(exp_error_message(error));
-    exp_free(config);
-    user = exp_user_new();
-    exp_user_set_user_id(user, "user-1234");
-    exp_user_set_device_id(user, "device-5678");
+    client = new_client(config);
+    user = new_user();
     completions = exp_completions_new();
 }
 
@@ -191,11 +172,6 @@ static void burst(long count) {
     fetches = count;
     begun = ended = 0;
     by();
-}
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static double switches(void) {

@@ -9,16 +9,13 @@
  * What is measured are FETCHES from the middle: it begins when every caller has been served once,
  * and ends while all of them still call, so that neither starting nor ending a thread is in it.
  */
-#define _GNU_SOURCE
-#include <experiment.h>
+#include "driver.h"
+
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 #include <valgrind/callgrind.h>
 
@@ -41,17 +38,6 @@ static atomic_long warm, counted;
 static double *took;
 static struct usage ended;
 static sem_t all_warm, all_counted;
-
-static void fail(const char *what) {
-    fprintf(stderr, "contention: %s\n", what);
-    exit(1);
-}
-
-static double now(clockid_t clock) {
-    struct timespec time;
-    clock_gettime(clock, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
 
 static double resident_kib(void) {
     long pages = 0;
@@ -76,25 +62,14 @@ static struct usage usage(void) {
 
 static void open_client(uint32_t pool, const char *url) {
     exp_config *config = exp_config_new();
-    exp_error *error = NULL;
     exp_config_set_server_url(config, url);
     exp_config_set_connection_pool_max_size(config, pool);
     exp_config_set_fetch_pool_acquire_timeout_millis(config, 60000);
-    if (exp_client_new("key", config, &client, &error) != EXP_OK)
-        fail(exp_error_message(error));
-    exp_free(config);
-    user = exp_user_new();
-    exp_user_set_user_id(user, "user-1234");
-    exp_user_set_device_id(user, "device-5678");
+    client = new_client(config);
+    user = new_user();
 }
 
-static void fetch(void) {
-    exp_variants *variants = NULL;
-    exp_error *error = NULL;
-    if (exp_fetch_v2(client, user, NULL, &variants, &error) != EXP_OK)
-        fail(exp_error_message(error));
-    exp_free(variants);
-}
+static void fetch(void) { exp_free(fetch_for(client, user)); }
 
 static void count(struct caller *caller, double seconds) {
     long number = atomic_fetch_add(&counted, 1);
@@ -121,11 +96,6 @@ static void *call(void *argument) {
             count(argument, now(CLOCK_MONOTONIC) - began);
     }
     return NULL;
-}
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static void print(double kib, struct usage began, const struct caller *of) {

@@ -6,29 +6,21 @@
  *
  * DRIVER is bare (a socket and nothing else; HTTP only), curl, or exp.
  */
-#define _GNU_SOURCE
+#include "driver.h"
+
 #include <arpa/inet.h>
 #include <curl/curl.h>
-#include <experiment.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define USER "{\"user_id\":\"user-1234\",\"device_id\":\"device-5678\"}"
 
 static const char *server_url;
 static const char *ca_file;
-
-static void fail(const char *what) {
-    fprintf(stderr, "warm: %s\n", what);
-    exit(1);
-}
 
 /* bare: what the network and the kernel cost, and no client */
 
@@ -115,44 +107,16 @@ static exp_user *user;
 
 static void exp_open(void) {
     exp_config *config = exp_config_new();
-    exp_error *error = NULL;
     exp_config_set_server_url(config, server_url);
     if (ca_file)
         exp_config_set_ca_file(config, ca_file);
-    if (exp_client_new("key", config, &client, &error) != EXP_OK)
-        fail(exp_error_message(error));
-    exp_free(config);
-    user = exp_user_new();
-    exp_user_set_user_id(user, "user-1234");
-    exp_user_set_device_id(user, "device-5678");
+    client = new_client(config);
+    user = new_user();
 }
 
-static exp_variants *exp_answer(void) {
-    exp_variants *variants = NULL;
-    exp_error *error = NULL;
-    if (exp_fetch_v2(client, user, NULL, &variants, &error) != EXP_OK)
-        fail(exp_error_message(error));
-    return variants;
-}
-
-static void exp_fetch(void) { exp_free(exp_answer()); }
+static void exp_fetch(void) { exp_free(fetch_for(client, user)); }
 
 /* measuring */
-
-static double micros(struct timespec time) {
-    return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
-}
-
-static double now(clockid_t clock) {
-    struct timespec time;
-    clock_gettime(clock, &time);
-    return micros(time);
-}
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static void measure(const char *name, void (*open)(void), void (*fetch)(void), long count) {
     double *took = malloc((size_t)count * sizeof *took);
@@ -162,9 +126,9 @@ static void measure(const char *name, void (*open)(void), void (*fetch)(void), l
     for (long i = 0; i < count; i++) {
         double began = now(CLOCK_MONOTONIC);
         fetch();
-        took[i] = now(CLOCK_MONOTONIC) - began;
+        took[i] = (now(CLOCK_MONOTONIC) - began) * 1e6;
     }
-    cpu = (now(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (double)count;
+    cpu = (now(CLOCK_PROCESS_CPUTIME_ID) - cpu) * 1e6 / (double)count;
     qsort(took, (size_t)count, sizeof *took, ascending);
     printf("%s %.2f %.2f %.2f %.2f\n", name, took[count / 2], took[count * 99 / 100],
            took[count * 999 / 1000], cpu);
@@ -173,7 +137,7 @@ static void measure(const char *name, void (*open)(void), void (*fetch)(void), l
 
 static void measure_lookup(long count) {
     exp_open();
-    exp_variants *variants = exp_answer();
+    exp_variants *variants = fetch_for(client, user);
     const char *keys[64];
     size_t n = exp_variants_count(variants);
     if (n > 64)
@@ -187,7 +151,7 @@ static void measure_lookup(long count) {
     double took = now(CLOCK_MONOTONIC) - began;
     if (found != (size_t)count)
         fail("a variant was not found");
-    printf("lookup %.1f\n", took * 1e3 / (double)count);
+    printf("lookup %.1f\n", took * 1e9 / (double)count);
     exp_free(variants);
 }
 

@@ -1,16 +1,8 @@
-"""What is written of the runs: a table for each kind, the picture, the machine."""
+"""What is written of the incident: a table for each kind, and the picture."""
 
-import datetime
-import os
-import pathlib
-import platform
-import re
-import statistics
-
+import page
 import picture
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PAGE = ROOT / "docs" / "benchmarks.md"
 HEAD = [
     "client",
     "settings",
@@ -40,46 +32,14 @@ def row(run):
     ]
 
 
-def markdown(head, rows):
-    """A table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
 def table(runs):
-    return markdown(HEAD, map(row, runs))
-
-
-def spread(values, digits=1):
-    """The median of several, and between which they lie."""
-    low, middle, high = min(values), statistics.median(values), max(values)
-    return f"{middle:.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
-
-
-def machine():
-    with open("/proc/cpuinfo") as info:
-        lines = [line.partition(":") for line in info]
-    models = [value.strip() for name, _, value in lines if name.strip() == "model name"]
-    load = os.getloadavg()[0]
-    return (
-        f"{datetime.date.today()}, {len(models)} cores ({models[0]}), Linux {platform.release()}, "
-        f"load {load:.1f}, Python {platform.python_version()}"
-    )
-
-
-def write(name, text):
-    """Puts it between the page's markers of that name."""
-    page = PAGE.read_text()
-    between = re.compile(f"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-    changed, count = between.subn(lambda found: found[1] + text + "\n" + found[2], page)
-    assert count == 1, f"docs/benchmarks.md has no place for {name}"
-    PAGE.write_text(changed)
+    return page.markdown(HEAD, map(row, runs))
 
 
 def write_all(runs):
     """`runs` by kind."""
     for kind, of_kind in runs.items():
-        write(f"incident {kind}", table(of_kind))
-    write("incident machine", machine())
+        page.write(f"incident {kind}", table(of_kind))
+    page.write("incident machine", page.machine())
     if picture.TITLES.keys() <= runs.keys():
-        (ROOT / "docs" / "incident.svg").write_text(picture.draw(runs))
+        page.PICTURE.write_text(picture.draw(runs))

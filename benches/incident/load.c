@@ -2,23 +2,14 @@
  *
  *     load URL RATE SECONDS [SETTING=VALUE ...]        RATE may be such as `16x5`
  */
-#include <experiment.h>
+#include "../driver.h"
 
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static exp_client *client;
 static double only_sleep; /* in seconds, in place of fetches */
-
-static double now(clockid_t clock) {
-    struct timespec at;
-    clock_gettime(clock, &at);
-    return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
-}
 
 static void set(exp_config *config, const char *setting) {
     const char *value = strchr(setting, '=');
@@ -109,8 +100,7 @@ int main(int argc, char **argv) {
     exp_config_set_server_url(config, argv[1]);
     for (int i = 4; i < argc; i++)
         set(config, argv[i]);
-    if (exp_client_new("key", config, &client, NULL) != EXP_OK)
-        return EXIT_FAILURE;
+    client = new_client(config);
     for (int i = 0; only_sleep == 0 && i < 20; i++)
         outcome();
     setvbuf(stdout, NULL, _IOLBF, 0);

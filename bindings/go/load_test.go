@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
@@ -40,6 +41,19 @@ func entries(t testing.TB, directory string) int {
 	return len(must(os.ReadDir("/proc/self/" + directory)))
 }
 
+// threadsOfTheLibrary are those that it has started: it names them.
+func threadsOfTheLibrary(t testing.TB) int {
+	t.Helper()
+	count := 0
+	for _, file := range must(filepath.Glob("/proc/self/task/*/comm")) {
+		name, err := os.ReadFile(file) // a thread may be gone by now
+		if err == nil && strings.HasPrefix(string(name), "exp-") {
+			count++
+		}
+	}
+	return count
+}
+
 func TestTenThousandGoroutinesFetchOverEightConnectionsWithFewThreads(t *testing.T) {
 	const fetches = 10_000
 	service := play(t, forgetful)
@@ -53,18 +67,21 @@ func TestTenThousandGoroutinesFetchOverEightConnectionsWithFewThreads(t *testing
 		}()
 	}
 	close(began)
-	most := 0
+	most, ours := 0, 0
 	for i := range fetches {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
 		if i%100 == 0 { // counting takes time
 			most = max(most, entries(t, "task"))
+			ours = max(ours, threadsOfTheLibrary(t))
 		}
 	}
-	// Eight that exchange, one that keeps the time, and those of Go's that stand in for threads inside a
-	// call when it takes long: dozens on a machine that stands still for a moment. A thread for each
-	// waiting fetch would be thousands.
+	if ours > 8+1 { // those that exchange, and one that keeps the time
+		t.Errorf("%d threads of the library", ours)
+	}
+	// And those of Go's that stand in for threads inside a call when it takes long: dozens on a machine
+	// that stands still for a moment. A thread for each waiting fetch would be thousands.
 	if most > threads+8+200 {
 		t.Errorf("%d threads at most, %d before", most, threads)
 	}

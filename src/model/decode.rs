@@ -196,7 +196,7 @@ impl<'w, 'a> Decoder<'w, 'a> {
         let entry = Entry { decoder: self, flag_key }.deserialize(&mut parser);
         // The grammar has been looked at, so that it is a text that is none. Where it stands in the
         // entry is not where it stands in the body.
-        entry.map_err(|_| self.refuse_unless_refused(Kind::NotJson, json::LONE_SURROGATE))
+        entry.map_err(|_| self.refuse(Kind::NotJson, json::LONE_SURROGATE))
     }
 
     /// Takes an entry in, or leaves it out if it came to nothing.
@@ -216,13 +216,8 @@ impl<'w, 'a> Decoder<'w, 'a> {
         Ok(self.texts.add(|out| out.push_str(flag_key)))
     }
 
-    /// Refuses what was just read.
+    /// Refuses what was just read, unless something in it was refused already.
     fn refuse<E: Error>(&mut self, kind: Kind, words: &str) -> E {
-        self.fault = Some(Fault::Invalid(kind));
-        E::custom(words)
-    }
-
-    fn refuse_unless_refused<E: Error>(&mut self, kind: Kind, words: &str) -> E {
         self.fault.get_or_insert(Fault::Invalid(kind));
         E::custom(words)
     }
@@ -324,10 +319,8 @@ impl<'de> Visitor<'de> for LookAhead<'_, '_, '_> {
             let flag_key = decoder.begin_entry(&flag_key)?;
             let value: &RawValue = map.next_value()?;
             decoder.check(value, 1)?;
-            let entry = match value.get().starts_with('{') {
-                true => decoder.entry_of(value, flag_key)?,
-                false => None,
-            };
+            let is_object = value.get().starts_with('{');
+            let entry = if is_object { decoder.entry_of(value, flag_key)? } else { None };
             decoder.entry_ended(flag_key, entry)?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-"""The programs that make the calls: how each is built, started and ended."""
+"""The programs that are measured: how each is built, started and ended, and those of incident/."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,8 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+ROOT = HERE.parent
+INCIDENT = HERE / "incident"
 BUILD = ROOT / "build"
 PEERS = ROOT / "target" / "peers"
 OUT = ROOT / "target" / "incident"
@@ -77,24 +78,24 @@ def compile_c(source, program, *more, compiler="cc", standard="gnu11"):
 
 @built("c")
 def c():
-    compile_c(HERE / "load.c", OUT / "load-c", "-pthread")
+    compile_c(INCIDENT / "load.c", OUT / "load-c", "-pthread")
 
 
 @built("go")
 def go():
-    run("go", "-C", HERE / "go", "build", "-o", OUT / "load-go", ".", **GO)
+    run("go", "-C", INCIDENT / "go", "build", "-o", OUT / "load-go", ".", **GO)
 
 
 @built("go-sdk")
 def go_sdk():
-    run("go", "-C", HERE / "go", "build", "-tags", "sdk", "-o", OUT / "load-go-sdk", ".", **GO)
+    run("go", "-C", INCIDENT / "go", "build", "-tags", "sdk", "-o", OUT / "load-go-sdk", ".", **GO)
 
 
 @built("python-sdk")
 def python_sdk():
     if not (PEERS / "python/bin/pip").exists():
         run(sys.executable, "-m", "venv", PEERS / "python")
-    wanted = HERE / "peers/python/requirements.txt"
+    wanted = INCIDENT / "peers/python/requirements.txt"
     run(PEERS / "python/bin/pip", "install", "--quiet", "--requirement", wanted)
 
 
@@ -102,21 +103,21 @@ def python_sdk():
 def node_sdk():
     (PEERS / "node").mkdir(exist_ok=True)
     for file in ("package.json", "package-lock.json"):
-        shutil.copy(HERE / "peers/node" / file, PEERS / "node")
+        shutil.copy(INCIDENT / "peers/node" / file, PEERS / "node")
     run("npm", "ci", "--silent", "--prefix", PEERS / "node")
 
 
 @built("jvm-sdk")
 def jvm_sdk():
     copy = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies"
-    run("mvn", "--quiet", "--file", HERE / "peers/jvm/pom.xml", copy,
+    run("mvn", "--quiet", "--file", INCIDENT / "peers/jvm/pom.xml", copy,
         f"-Dmaven.repo.local={PEERS}/maven", f"-DoutputDirectory={PEERS}/jvm")  # fmt: skip
-    run("javac", "-cp", f"{PEERS}/jvm/*", "-d", OUT, HERE / "peers/jvm/Load.java")
+    run("javac", "-cp", f"{PEERS}/jvm/*", "-d", OUT, INCIDENT / "peers/jvm/Load.java")
 
 
 def script(name):
     """A script of benches/, which has no suffix, as a module."""
-    loader = importlib.machinery.SourceFileLoader(name, str(HERE.parent / name))
+    loader = importlib.machinery.SourceFileLoader(name, str(HERE / name))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
     loader.exec_module(module)
     return module
@@ -135,13 +136,14 @@ def command(name):
     """The command of a program, but for its arguments, and what it needs in the environment."""
     library = {"EXPERIMENT_LIBRARY": str(BUILD / "libexperiment.so")}
     path = {"PYTHONPATH": str(ROOT / "bindings/python/src")}
+    sdk_python = PEERS / "python/bin/python"
     return {
         "c": ([OUT / "load-c"], {}),
         "go": ([OUT / "load-go"], {"LD_LIBRARY_PATH": str(BUILD)}),
-        "python": ([sys.executable, HERE / "load.py", "libexperiment"], library | path),
-        "ruby": (["ruby", f"-I{ROOT}/bindings/ruby/lib", HERE / "load.rb"], library),
-        "python-sdk": ([PEERS / "python/bin/python", HERE / "load.py", "amplitude_experiment"], {}),
-        "node-sdk": (["node", HERE / "peers/node/load.mjs", PEERS / "node"], {}),
+        "python": ([sys.executable, INCIDENT / "load.py", "libexperiment"], library | path),
+        "ruby": (["ruby", f"-I{ROOT}/bindings/ruby/lib", INCIDENT / "load.rb"], library),
+        "python-sdk": ([sdk_python, INCIDENT / "load.py", "amplitude_experiment"], {}),
+        "node-sdk": (["node", INCIDENT / "peers/node/load.mjs", PEERS / "node"], {}),
         "go-sdk": ([OUT / "load-go-sdk"], {}),
         "jvm-sdk": (["java", "-cp", f"{PEERS}/jvm/*:{OUT}", "Load"], {}),
     }[name]
