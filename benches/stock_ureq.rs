@@ -46,7 +46,10 @@ fn agent(ca_file: Option<&String>) -> ureq::Agent {
         let pem = std::fs::read(path).expect("CA_FILE can be read");
         let authority = ureq::tls::Certificate::from_pem(&pem).expect("CA_FILE is a certificate");
         let roots = ureq::tls::RootCerts::new_with_certs(&[authority]);
-        config = config.tls_config(ureq::tls::TlsConfig::builder().root_certs(roots).build());
+        let tls = ureq::tls::TlsConfig::builder()
+            .root_certs(roots)
+            .unversioned_rustls_crypto_provider(rustls::crypto::ring::default_provider().into());
+        config = config.tls_config(tls.build());
     }
     config.build().into()
 }

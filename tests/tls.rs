@@ -153,6 +153,23 @@ fn a_server_of_old_versions_alone_is_a_tls_failure() {
 }
 
 #[test]
+fn a_server_that_asks_for_a_certificate_gets_none_and_one_that_insists_is_a_tls_failure() {
+    let authority = Authority::new();
+    for version in BOTH {
+        let start = |goes_on| {
+            let clients = authority.asks_clients(goes_on);
+            TlsServer::start(authority.certify(&NAMES).server_config_with(&[version], clients))
+        };
+        let server = start(true);
+        fetch(&client(&trusting(&authority, &server.named_url()))).unwrap();
+
+        let server = start(false);
+        let error = failure(&client(&trusting(&authority, &server.named_url())));
+        is_final_tls_failure(&error, "ertificate");
+    }
+}
+
+#[test]
 fn an_end_or_reset_in_the_handshake_is_a_network_failure() {
     use mock_service::Step::{Close, Reset};
     for end in [Close, Reset] {

@@ -1,9 +1,12 @@
-//! Whom the client trusts.
+//! Whom the client trusts, and what it shakes hands with.
 
 use std::fs;
+use std::sync::Arc;
 
 use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
+use rustls::crypto::{CryptoProvider, KeyProvider, ring};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::SigningKey;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::error::Error;
@@ -14,7 +17,27 @@ pub fn config(ca_file: Option<&str>) -> Result<TlsConfig, Error> {
         None => RootCerts::WebPki,
         Some(path) => RootCerts::from(read_authorities(path)?),
     };
-    Ok(TlsConfig::builder().root_certs(roots).build())
+    Ok(TlsConfig::builder()
+        .root_certs(roots)
+        .unversioned_rustls_crypto_provider(Arc::new(provider()))
+        .build())
+}
+
+/// All of ring but what signs, which only a client with a certificate of its own would need: 65 kB.
+fn provider() -> CryptoProvider {
+    CryptoProvider { key_provider: &NoKeys, ..ring::default_provider() }
+}
+
+#[derive(Debug)]
+struct NoKeys;
+
+impl KeyProvider for NoKeys {
+    fn load_private_key(
+        &self,
+        _: PrivateKeyDer<'static>,
+    ) -> Result<Arc<dyn SigningKey>, rustls::Error> {
+        Err(rustls::Error::General("no client certificates are used".to_owned()))
+    }
 }
 
 fn read_authorities(path: &str) -> Result<Vec<Certificate<'static>>, Error> {

@@ -10,9 +10,13 @@ use std::thread;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd,
 };
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, WebPkiClientVerifier};
 use rustls::{
-    HandshakeKind, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion,
+    HandshakeKind, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+    SupportedProtocolVersion,
 };
 
 /// The name that certificates are for, and whatever else they are for.
@@ -41,6 +45,15 @@ impl Authority {
 
     pub fn file(&self) -> &str {
         self.file.to_str().unwrap()
+    }
+
+    /// Asks clients for a certificate of this authority, and may go on without one.
+    pub fn asks_clients(&self, goes_on: bool) -> Arc<dyn ClientCertVerifier> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(&self.file).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        if goes_on { builder.allow_unauthenticated() } else { builder }.build().unwrap()
     }
 
     /// A good certificate for these names.
@@ -89,12 +102,20 @@ impl Identity {
     }
 
     pub fn server_config(&self, versions: &[&'static SupportedProtocolVersion]) -> ServerConfig {
+        self.server_config_with(versions, Arc::new(NoClientAuth))
+    }
+
+    pub fn server_config_with(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        clients: Arc<dyn ClientCertVerifier>,
+    ) -> ServerConfig {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()));
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)
             .unwrap()
-            .with_no_client_auth()
+            .with_client_cert_verifier(clients)
             .with_single_cert(vec![self.certificate.der().clone()], key)
             .unwrap();
         config.ticketer = rustls::crypto::ring::Ticketer::new().unwrap();
