@@ -13,7 +13,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 
 VERSION := $(shell packaging/version)
 SONAME := libexperiment.so.$(firstword $(subst ., ,$(VERSION)))
-C_SOURCES = $(wildcard tests/c/*.[ch] tests/faults/*/*.c tests/conformance/*.[ch] examples/c/*.[ch] packaging/*/*.[ch] \
+C_SOURCES = $(wildcard tests/c/*.[ch] tests/faults/*/*.c tests/conformance/*.[ch] examples/c/*.[ch] packaging/*.c packaging/*/*.[ch] \
 	benches/*.[ch] benches/*/*.c benches/*/*.cpp \
 	bindings/cpp/*.[ch]pp bindings/cpp/tests/*.[ch]pp examples/cpp/*.cpp)
 MOCK_SERVICE = $(shell $(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/mock-service
@@ -30,7 +30,7 @@ export CC
 endif
 
 .NOTPARALLEL:
-.PHONY: help toolchain build demo test faults races memory fuzz soak sim check lint fmt header msrv install
+.PHONY: help toolchain build demo test faults races memory fuzz soak sim check lint fmt header msrv older-system install
 .PHONY: clean test-rust test-simulation test-library test-examples test-conformance test-bindings
 .PHONY: test-faults test-fuzz test-soak mock-service tools incident test-incident test-accuracy
 .PHONY: bench-sdks bench-crowd bench-calls bench-accuracy bench-peers
@@ -169,6 +169,9 @@ header: ## makes include/experiment.h and packaging/symbols.txt anew, from src/f
 	touch build.rs
 	EXPERIMENT_HEADER_FROZEN=0 $(CARGO) check --locked --lib
 	git diff --stat -- include packaging/symbols.txt
+
+older-system: build mock-service ## runs the tests in C, and Python, on a Debian with glibc 2.31; as root
+	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/older-system
 
 msrv: ## runs the tests with the oldest Rust that Cargo.toml names; rustup must have it
 	packaging/msrv

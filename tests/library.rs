@@ -2,7 +2,7 @@
 //!
 //! With EXPERIMENT_VALGRIND=1 in the environment the programs run under valgrind; with the folder of
 //! a built library in EXPERIMENT_BUILD they are linked to that one, which is how `make test` looks at
-//! what is shipped.
+//! what is shipped; with the root of another system in EXPERIMENT_ROOT they are compiled and run there.
 
 mod native;
 
@@ -15,7 +15,7 @@ use std::process::Command;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use mock_service::{Answer, Keep, MockService, Script, Step};
-use native::{Native, ROOT, library, read, run, symbols};
+use native::{Native, ROOT, command, library, read, run, symbols};
 
 #[test]
 fn the_library_exports_its_functions_and_nothing_else() {
@@ -173,7 +173,7 @@ fn the_library_is_a_good_guest() {
     let reset = Answer::steps([Step::Reset]);
     let services = [Script::service(), silent(), Script::answers([reset, Answer::service()])];
     let urls = services.map(MockService::start);
-    let mut command = Command::new(program);
+    let mut command = command(program);
     command.arg(opened).arg(copy).args(urls.each_ref().map(MockService::url));
     print!("{}", run(&mut command));
 }
@@ -212,13 +212,13 @@ fn run_program(name: &str, arguments: &[String]) {
     compiler.arg(&program).arg(Path::new(ROOT).join(format!("tests/c/{name}.c")));
     run(compiler.args(linking()));
     let mut command = if valgrind() {
-        let mut valgrind = Command::new("valgrind");
+        let mut valgrind = command("valgrind");
         valgrind.args(["--error-exitcode=9", "--leak-check=full", "--child-silent-after-fork=yes"]);
         valgrind.args(["--show-leak-kinds=definite,possible", "--errors-for-leak-kinds=definite"]);
         valgrind.arg(program);
         valgrind
     } else {
-        Command::new(program)
+        command(program)
     };
     print!("{}", run(command.args(arguments)));
 }

@@ -527,6 +527,15 @@ static void EXP_CALL count(void *user_data, exp_status status, const exp_variant
     __sync_fetch_and_add((int *)user_data, status == EXP_ERR_CLOSED || status == EXP_OK);
 }
 
+/* Bytes that malloc has given out. */
+static size_t allocated(void) {
+#if __GLIBC_PREREQ(2, 33)
+    return mallinfo2().uordblks;
+#else
+    return (size_t)mallinfo().uordblks;
+#endif
+}
+
 static void ten_thousand_in_line_are_cheap(void) {
     enum { COUNT = 10000 };
     static exp_pending *pending[COUNT];
@@ -538,11 +547,11 @@ static void ten_thousand_in_line_are_cheap(void) {
     OK(exp_user_set_user_id(user, "user"));
     OK(exp_fetch_v2_async(client, user, NULL, count, &told, &pending[0], NULL));
     until_metric(client, "experiment_connections_leased", 1);
-    size_t before = mallinfo2().uordblks;
+    size_t before = allocated();
     for (int i = 1; i < count_of; i++) {
         OK(exp_fetch_v2_async(client, user, NULL, count, &told, &pending[i], NULL));
     }
-    size_t each = (mallinfo2().uordblks - before) / (size_t)(count_of - 1);
+    size_t each = (allocated() - before) / (size_t)(count_of - 1);
     printf("a fetch in line takes %zu bytes\n", each);
     /* Valgrind has an allocator of its own, which counts nothing. */
     CHECK(each <= 2048 || valgrind());

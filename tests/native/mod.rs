@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "no test uses all of it")]
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,7 +30,7 @@ impl Native {
     }
 
     pub fn compiler(&self, tool: &str) -> Command {
-        let mut command = Command::new(tool);
+        let mut command = command(tool);
         command.arg("-I").arg(Path::new(ROOT).join("include"));
         command
     }
@@ -42,6 +43,15 @@ pub fn read(path: &str) -> String {
 /// The functions of `packaging/symbols.txt`.
 pub fn symbols() -> Vec<String> {
     read("packaging/symbols.txt").lines().map(ToOwned::to_owned).collect()
+}
+
+/// A command of the system that EXPERIMENT_ROOT is the root of, where this repository is seen too, or
+/// of this one.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let Some(root) = env::var_os("EXPERIMENT_ROOT") else { return Command::new(program) };
+    let mut command = Command::new("chroot");
+    command.arg(root).arg(program);
+    command
 }
 
 /// Runs a command that must succeed, and returns what it prints.
