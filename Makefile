@@ -15,7 +15,7 @@ VERSION := $(shell packaging/version)
 SONAME := libexperiment.so.$(firstword $(subst ., ,$(VERSION)))
 C_SOURCES = $(wildcard tests/c/*.[ch] tests/faults/*/*.c tests/conformance/*.[ch] examples/c/*.[ch] packaging/*.c packaging/*/*.[ch] \
 	benches/*.[ch] benches/*/*.c benches/*/*.cpp \
-	bindings/cpp/*.[ch]pp bindings/cpp/tests/*.[ch]pp examples/cpp/*.cpp)
+	bindings/python/src/libexperiment/*.c bindings/cpp/*.[ch]pp bindings/cpp/tests/*.[ch]pp examples/cpp/*.cpp)
 MOCK_SERVICE = $(shell $(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/mock-service
 
 SIMULATION = $(CARGO) test --locked --features simulation --test simulation

@@ -91,6 +91,11 @@ def go_sdk():
     run("go", "-C", INCIDENT / "go", "build", "-tags", "sdk", "-o", OUT / "load-go-sdk", ".", **GO)
 
 
+@built("python")
+def python():
+    run(ROOT / "bindings/python/build-speedups", PYTHON=sys.executable)
+
+
 @built("python-sdk")
 def python_sdk():
     if not (PEERS / "python/bin/pip").exists():

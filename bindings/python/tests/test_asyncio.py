@@ -166,8 +166,10 @@ def test_nothing_stays_of_a_loop_that_is_closed_while_it_fetches(
     before = descriptors()
     for _ in range(20):
         close_amid_a_fetch()
-    # A connection, of two descriptors, and another while it is being given up.
-    assert descriptors() <= before + 6
+    # A connection, of two descriptors, and those of uvloop itself. Workers give up the rest.
+    until = time.monotonic() + 5
+    while descriptors() > before + 4:
+        assert time.monotonic() < until
 
 
 def test_by_the_table_what_may_pass_is_nothing_without_retries(play: Play, run: Runner) -> None:

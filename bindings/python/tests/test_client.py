@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 from conftest import HELD, Connect, Play
@@ -125,6 +125,31 @@ def test_an_integer_that_python_is_set_not_to_read_fails_no_fetch(play: Play) ->
         print(client.fetch_v2(User(user_id="u"))["f"].payload > 1e200)
     """
     assert run_python(program, play(answer(f'{{"f": {{"payload": {"9" * 700}}}}}')).url) == "True\n"
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda v: pickle.loads(pickle.dumps(v))])
+def test_a_variant_is_the_same_before_and_after_it_is_read(
+    play: Play, connect: Connect, way: Callable[[Variant], Variant]
+) -> None:
+    client = connect(play(answer('{"f": {"key": "k", "payload": [0], "metadata": {"a": 1}}}')))
+    known = Variant(None, [0], "k", {"a": 1})
+    for changed in (lambda _: None, lambda v: v.payload):
+        fetched = client.fetch_v2(USER)["f"]
+        changed(fetched)
+        again = way(fetched)
+        assert again == known
+        assert (repr(again), again.metadata) == (repr(known), known.metadata)
+        assert fetched.payload is fetched.payload
+
+
+def test_a_variant_can_be_changed_before_it_is_read(play: Play, connect: Connect) -> None:
+    client = connect(play(answer('{"f": {"payload": [0], "metadata": {"a": 1}}}')))
+    fetched = client.fetch_v2(USER)["f"]
+    fetched.payload = "mine"
+    assert (fetched.payload, fetched.metadata) == ("mine", {"a": 1})
+    fetched = client.fetch_v2(USER)["f"]
+    fetched.metadata = None
+    assert (fetched.payload, fetched.metadata) == ([0], None)
 
 
 def test_variants_are_equal_by_key_value_and_payload() -> None:

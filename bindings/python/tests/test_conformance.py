@@ -26,6 +26,7 @@ VENDORS["flag_keys"] = "flagKeys"
 LIBRARY = f"libexperiment-python/{exp.__version__}"
 CASE = "name why client server creation steps requests connections logs except"
 STEP = "user options fetch begins_after_millis cancel_after_millis gets within_millis"
+FIELDS = ("key", "value", "payload", "metadata")
 ERROR = "error retryable attempts http_status retry_after_millis phase message"
 
 
@@ -137,7 +138,7 @@ class Run:  # of one case in one way
             retries = self.case.get("client", {}).get("fetch_retries", 0)
             assert (self.way, gets["retryable"], retries, outcome) == ("fetch_v2", True, 0, {})
         else:
-            texts = {flag: {k: getattr(v, k) for k in v.__slots__} for flag, v in outcome.items()}
+            texts = {flag: {k: getattr(v, k) for k in FIELDS} for flag, v in outcome.items()}
             there = {f: {k: v for k, v in t.items() if v is not None} for f, t in texts.items()}
             assert there == known(gets, "variants attempts")["variants"]
             if "attempts" in gets and isinstance(outcome, exp.Variants):

@@ -49,6 +49,50 @@ def test_ten_thousand_fetches_leave_nothing(play: Play) -> None:
     assert opened <= 32
 
 
+def test_what_fails_leaves_nothing_either(play: Play) -> None:
+    program = """
+        import gc, logging, os, sys
+        from contextlib import suppress
+        from libexperiment import *
+        from libexperiment._fetch import fetch
+        from libexperiment.errors import error_of
+        from libexperiment.variant import by_flag
+
+        config = RemoteEvaluationConfig(server_url=sys.argv[1], fetch_retries=0)
+        config.logger = logging.Logger("nobody reads it", logging.CRITICAL + 1)
+        native = RemoteEvaluationClient("key", config)
+        client = native._owned.native
+
+        def fails(native):
+            raise ValueError(native)
+
+        def each(count):
+            for _ in range(count):
+                with suppress(FetchError):
+                    fetch(client, b"no object", None, by_flag, error_of)
+                for read in (by_flag, fails):  # of which every second fetch fails anyway
+                    with suppress(FetchError, ValueError):
+                        fetch(client, b"{}", None, read, fails)
+                with suppress(FetchError, ValueError):
+                    fetch(client, None, None, fails, error_of)
+
+        def kilobytes():
+            with open("/proc/self/statm") as statm:
+                return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE") // 1024
+
+        each(500)
+        gc.collect()
+        before, blocks = kilobytes(), sys.getallocatedblocks()
+        each(5000)
+        gc.collect()
+        print(sys.getallocatedblocks() - blocks, kilobytes() - before)
+    """
+    service = play({"answers": [{}, {"status": 503}] * 10_000, "keep": "nothing"})
+    blocks, grown = map(int, run_python(program, service.url, seconds=60).split())
+    assert blocks < 100
+    assert grown < 1000  # a lost error for each would be more
+
+
 def test_a_thousand_clients_leave_nothing(play: Play) -> None:
     program = """
         import gc, logging, os, sys

@@ -124,13 +124,24 @@ def test_the_wheel_fetches_in_an_empty_environment(wheel: Path, play: Play, tmp_
 import sys, libexperiment
 from libexperiment import *
 client = RemoteEvaluationClient("key", RemoteEvaluationConfig(server_url=sys.argv[1]))
-print(libexperiment.__file__, len(client.fetch_v2(User(user_id="u"))))
+print(libexperiment.__file__, libexperiment._library.speedups is not None)
+print(len(client.fetch_v2(User(user_id="u"))))
 """
-    done = run(fetch, play({}).url, python=python)
-    assert done.stderr == ""
-    path, count = done.stdout.split()
-    assert Path(path).is_relative_to(tmp_path)
-    assert count == "4"
+    url = play({}).url
+
+    def fetched_with_speedups(**environment: str) -> str:
+        done = run(fetch, url, python=python, **environment)
+        assert done.stderr == ""
+        path, speedups, count = done.stdout.split()
+        assert Path(path).is_relative_to(tmp_path)
+        assert count == "4"
+        return speedups
+
+    assert fetched_with_speedups(EXPERIMENT_NO_EXTENSIONS="") == "True"
+    assert fetched_with_speedups(EXPERIMENT_NO_EXTENSIONS="1") == "False"
+    (speedups,) = tmp_path.glob("lib/*/site-packages/libexperiment/_speedups.*.so")
+    speedups.write_text("what this Python cannot load")
+    assert fetched_with_speedups(EXPERIMENT_NO_EXTENSIONS="") == "False"
 
 
 def test_the_program_of_the_readme_runs(play: Play) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import json
 from ctypes import c_void_p
-from typing import Any, Callable, TypeVar
+from typing import Any, TypeVar
 
 from . import _exit, _logs
 from ._arguments import utf8, whole
+from ._fetch import Read
 from ._library import LONGEST_MILLIS, NO_LIMIT, Owned, lib
 from .config import RemoteEvaluationConfig, logger_of, native_config
 from .errors import FetchError, InvalidArgumentError, error_of, taken
@@ -16,8 +17,6 @@ from .options import FetchOptions, new_options
 from .user import User, encoded
 
 T = TypeVar("T")
-#: Reads a native set of variants, which stays the caller's.
-Read = Callable[[Any], T]
 
 
 class Client:
@@ -89,18 +88,18 @@ class Client:
     ) -> None:
         """Starts a fetch that will be found in the completions under that number."""
         native_user = native_options = None
-        client, error = self._owned.native, c_void_p()
+        client, error, token = self._owned.native, c_void_p(), object()
         try:
             native_user = new_user(user)
             native_options = new_options(options)
-            _exit.enter(id(error))
+            _exit.enter(token)
             status = lib.exp_fetch_v2_submit(
                 client, native_user, native_options, completions, number, pending, error
             )
             if status:
                 raise error_of(error)
         finally:
-            _exit.inside.discard(id(error))
+            _exit.inside.discard(token)
             _exit.stop_daemon()
             for native in (error, native_user, native_options):
                 if native:
@@ -131,7 +130,7 @@ def read_pending(pending: int, read: Read[T]) -> T:
     try:
         if lib.exp_pending_take(pending, variants, error):
             raise error_of(error)
-        return read(variants)
+        return read(variants.value or 0)
     finally:
         for native in (variants, error):
             if native:

@@ -26,11 +26,11 @@ _PATIENCE_SECONDS = 5.0
 
 #: One token for each call that is inside the library and may log on its own thread. To be left by
 #: inside.discard itself: a signal's exception may strike before the first line of any function.
-inside: set[int] = set()
+inside: set[object] = set()
 _over = False
 
 
-def enter(token: int) -> None:
+def enter(token: object) -> None:
     """Counts a call as inside, if it still may be."""
     inside.add(token)
     if _over:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Generator
 
 from ._library import InterruptHook, Owned, lib
+from .errors import error_of
 
 
 class Interruption:
@@ -35,6 +36,10 @@ class Interruption:
         """Raises what a handler raised, if one did."""
         if self.raised is not None:
             raise self.raised
+
+    def error_of(self, native: int) -> BaseException:
+        """What a fetch failed for: what a handler raised, before what the library says."""
+        return self.raised or error_of(native)
 
     def _watch(self, watched: Generator[int, int, None]) -> Generator[int, int, None]:
         try:

@@ -16,7 +16,6 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
-from pathlib import Path
 from typing import Any, Callable, NoReturn
 
 VERSION = "0.1.0"
@@ -127,8 +126,8 @@ def _path() -> str:
     named = os.environ.get("EXPERIMENT_LIBRARY")
     if named:
         return named
-    bundled = Path(__file__).with_name(SONAME)
-    return str(bundled) if bundled.exists() else SONAME
+    bundled = os.path.join(os.path.dirname(__file__), SONAME)
+    return bundled if os.path.exists(bundled) else SONAME
 
 
 def _check_version(found: str, path: str) -> None:
@@ -161,6 +160,20 @@ def _load() -> ctypes.CDLL:
 
 
 lib = _load()
+
+
+def _speedups() -> Any:
+    """Some of what the binding does, in C; None where that cannot be loaded."""
+    if os.environ.get("EXPERIMENT_NO_EXTENSIONS"):
+        return None
+    try:
+        from . import _speedups
+    except ImportError:
+        return None
+    return _speedups
+
+
+speedups = _speedups()
 
 
 class Owned:

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from . import _exit, _logs
-from ._client import Client, Read, new_completions, read_pending
+from ._client import Client, new_completions, read_pending
+from ._fetch import Read
 from ._library import lib
 from .errors import FetchError
 from .options import FetchOptions

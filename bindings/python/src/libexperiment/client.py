@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from ctypes import c_void_p
 from types import TracebackType
-from typing import Any, Callable, TypeVar
+from typing import Callable, TypeVar
 
 from . import _dispatcher, _exit, _interrupt, _logs
-from ._client import Client, Read, new_user, read_pending
+from ._client import Client, read_pending
+from ._fetch import Read, fetch
 from ._library import lib
 from .errors import FetchError, error_of
 from .options import FetchOptions, new_options
-from .user import User
+from .user import User, encoded
 from .variant import Variant, Variants, by_flag, deployed, variants_of
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ T = TypeVar("T")
 Callback = Callable[..., object]
 
 
-def _by_flag_deployed(native: Any) -> dict[str, Variant]:
+def _by_flag_deployed(native: int) -> dict[str, Variant]:
     return deployed(by_flag(native))
 
 
@@ -115,26 +115,23 @@ class RemoteEvaluationClient(Client):
 
     def _fetch(self, user: User | None, options: FetchOptions | None, read: Read[T]) -> T:
         interruption = _interrupt.begin()
-        native_user = native_options = None
-        variants, error = c_void_p(), c_void_p()
+        failure = interruption.error_of if interruption else error_of
+        native_options, token = None, object()
         try:
-            native_user = new_user(user)
             native_options = new_options(options, interruption and interruption.hook)
-            chosen = native_options or (interruption and interruption.options.native)
-            _exit.enter(id(error))
-            status = lib.exp_fetch_v2(self._owned.native, native_user, chosen, variants, error)
-            if interruption is not None:
+            chosen = native_options or (interruption.options.native if interruption else None)
+            json = None if user is None else encoded(user)
+            _exit.enter(token)
+            fetched = fetch(self._owned.native, json, chosen, read, failure)
+            if interruption:
                 interruption.check()
-            if status:
-                raise error_of(error)
-            return read(variants)
+            return fetched
         finally:
-            _exit.inside.discard(id(error))
+            _exit.inside.discard(token)
             _exit.stop_daemon()
-            for native in (variants, error, native_user, native_options):
-                if native:
-                    lib.exp_free(native)
-            if interruption is not None:
+            if native_options:
+                lib.exp_free(native_options)
+            if interruption:
                 _interrupt.end(interruption)
             _logs.flush()
 

@@ -1,0 +1,138 @@
+/* What every fetch does, in C. Python would do the same by ctypes and json (_fetch.py, variant.py),
+ * and does where this cannot be loaded; but the GIL is held meanwhile, and the other threads wait.
+ *
+ * The library is the one that ctypes has opened before: both are found by their SONAME. The limited
+ * API makes one build do for every CPython from 3.9 on that has a GIL.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x03090000
+#include <Python.h>
+
+#include "experiment.h"
+
+/* For PyArg_ParseTuple: an address as an int; NULL for None. */
+static int to_address(PyObject *object, void *out) {
+    void *address = object == Py_None ? NULL : PyLong_AsVoidPtr(object);
+    *(void **)out = address;
+    return address || !PyErr_Occurred();
+}
+
+/* What a function of Python makes of an object of the library. */
+static PyObject *call(PyObject *function, void *native) {
+    PyObject *address = PyLong_FromVoidPtr(native);
+    PyObject *result = address ? PyObject_CallFunctionObjArgs(function, address, NULL) : NULL;
+    Py_XDECREF(address);
+    return result;
+}
+
+static PyObject *fetch(PyObject *module, PyObject *arguments) {
+    (void)module;
+    exp_client *client;
+    exp_fetch_options *options;
+    const char *json;
+    Py_ssize_t length;
+    PyObject *read, *error_of;
+    if (!PyArg_ParseTuple(arguments, "O&z#O&OO:fetch", to_address, &client, &json, &length,
+                          to_address, &options, &read, &error_of)) {
+        return NULL;
+    }
+    exp_user *user = NULL;
+    exp_variants *variants = NULL;
+    exp_error *error = NULL;
+    exp_status status = EXP_OK;
+    if (json) {
+        status = exp_user_from_json_n(json, (size_t)length, &user, &error);
+    }
+    if (status == EXP_OK) {
+        Py_BEGIN_ALLOW_THREADS;
+        status = exp_fetch_v2(client, user, options, &variants, &error);
+        Py_END_ALLOW_THREADS;
+        exp_free(user);
+    }
+    PyObject *result = NULL;
+    if (status == EXP_OK) {
+        result = call(read, variants);
+        exp_free(variants);
+    } else {
+        PyObject *raised = call(error_of, error);
+        exp_free(error);
+        if (raised) {
+            PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
+            Py_DECREF(raised);
+        }
+    }
+    return result;
+}
+
+static PyObject *text(const char *utf8, size_t length) {
+    if (!utf8) {
+        Py_RETURN_NONE;
+    }
+    return PyUnicode_DecodeUTF8(utf8, (Py_ssize_t)length, NULL);
+}
+
+/* Variant(value, None, key, None), with payload and metadata as JSON in what it has not read yet.
+ */
+static PyObject *new_variant(PyObject *type, const exp_variant *variant) {
+    PyObject *value = text(exp_variant_value(variant), exp_variant_value_length(variant));
+    PyObject *key = text(exp_variant_key(variant), exp_variant_key_length(variant));
+    PyObject *made = NULL;
+    if (value && key) {
+        made = PyObject_CallFunctionObjArgs(type, value, Py_None, key, Py_None, NULL);
+    }
+    Py_XDECREF(value);
+    Py_XDECREF(key);
+    const char *payload = exp_variant_payload_json(variant);
+    const char *metadata = exp_variant_metadata_json(variant);
+    if (made && (payload || metadata)) {
+        PyObject *unread =
+            Py_BuildValue("(z#z#)", payload, (Py_ssize_t)exp_variant_payload_json_length(variant),
+                          metadata, (Py_ssize_t)exp_variant_metadata_json_length(variant));
+        if (!unread || PyObject_SetAttrString(made, "_unread", unread)) {
+            Py_DECREF(made);
+            made = NULL;
+        }
+        Py_XDECREF(unread);
+    }
+    return made;
+}
+
+static PyObject *by_flag(PyObject *module, PyObject *arguments) {
+    (void)module;
+    exp_variants *variants;
+    PyObject *type;
+    if (!PyArg_ParseTuple(arguments, "O&O:by_flag", to_address, &variants, &type)) {
+        return NULL;
+    }
+    PyObject *all = PyDict_New();
+    size_t count = exp_variants_count(variants);
+    for (size_t i = 0; all && i < count; i++) {
+        const exp_variant *variant = exp_variants_at(variants, i);
+        PyObject *flag = text(exp_variant_flag_key(variant), exp_variant_flag_key_length(variant));
+        PyObject *made = flag ? new_variant(type, variant) : NULL;
+        if (!made || PyDict_SetItem(all, flag, made)) {
+            Py_DECREF(all);
+            all = NULL;
+        }
+        Py_XDECREF(flag);
+        Py_XDECREF(made);
+    }
+    return all;
+}
+
+static PyMethodDef functions[] = {
+    {"fetch", fetch, METH_VARARGS, NULL},
+    {"by_flag", by_flag, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "libexperiment._speedups",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__speedups(void) { return PyModuleDef_Init(&definition); }
