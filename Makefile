@@ -1,6 +1,7 @@
 # libexperiment on Linux. `make help` lists what there is to ask for.
 #
-# Honoured: CC, CARGO, CARGO_TARGET_DIR, RUSTFLAGS, LDFLAGS; PREFIX, LIBDIR, INCLUDEDIR, DESTDIR.
+# Honoured: CC, CPPFLAGS, CFLAGS, LDFLAGS, CARGO, CARGO_TARGET_DIR, RUSTFLAGS, OLDEST_GLIBC (see
+# packaging/link-library); PREFIX, LIBDIR, INCLUDEDIR, DESTDIR.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c

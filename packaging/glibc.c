@@ -7,9 +7,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#ifdef __GLIBC__
+#if defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
 
-/* 2.33; before, a macro of the headers. */
+/* 2.33; before, every program had its own, from libc_nonshared.a. */
 int stat64(const char *restrict path, struct stat64 *restrict status) {
     return (int)syscall(SYS_newfstatat, AT_FDCWD, path, status, 0);
 }
@@ -22,6 +22,7 @@ int fstat64(int descriptor, struct stat64 *status) {
 pid_t gettid(void) { return (pid_t)syscall(SYS_gettid); }
 
 /* 2.28 */
+struct statx;
 int statx(int folder, const char *restrict path, int flags, unsigned wanted,
           struct statx *restrict status) {
     return (int)syscall(SYS_statx, folder, path, flags, wanted, status);

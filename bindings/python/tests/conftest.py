@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,6 +10,9 @@ import pytest
 from service import Mock, Service
 
 from libexperiment import RemoteEvaluationClient, RemoteEvaluationConfig
+from libexperiment._library import speedups
+
+assert bool(speedups) is not bool(os.environ.get("EXPERIMENT_NO_SPEEDUPS")), "not what is tested"
 
 #: Plays a script.
 Play = Callable[[dict[str, Any]], Service]

@@ -137,11 +137,18 @@ print(len(client.fetch_v2(User(user_id="u"))))
         assert count == "4"
         return speedups
 
-    assert fetched_with_speedups(EXPERIMENT_NO_EXTENSIONS="") == "True"
-    assert fetched_with_speedups(EXPERIMENT_NO_EXTENSIONS="1") == "False"
+    assert fetched_with_speedups(EXPERIMENT_NO_SPEEDUPS="") == "True"
+    assert fetched_with_speedups(EXPERIMENT_NO_SPEEDUPS="1") == "False"
+    # Beside a library that is not found by the same name, they find another: its own pointers only.
+    build, other = BINDING.parents[1] / "build", tmp_path / "other.so"
+    soname = _library.SONAME.encode() + b"\0"
+    library = (build / _library.SONAME).read_bytes()
+    other.write_bytes(library.replace(soname, soname.swapcase()))
+    beside = {"EXPERIMENT_LIBRARY": str(other), "LD_LIBRARY_PATH": str(build)}
+    assert fetched_with_speedups(EXPERIMENT_NO_SPEEDUPS="", **beside) == "False"
     (speedups,) = tmp_path.glob("lib/*/site-packages/libexperiment/_speedups.*.so")
     speedups.write_text("what this Python cannot load")
-    assert fetched_with_speedups(EXPERIMENT_NO_EXTENSIONS="") == "False"
+    assert fetched_with_speedups(EXPERIMENT_NO_SPEEDUPS="") == "False"
 
 
 def test_the_program_of_the_readme_runs(play: Play) -> None:

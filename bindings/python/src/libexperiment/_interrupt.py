@@ -39,7 +39,7 @@ class Interruption:
 
     def error_of(self, native: int) -> BaseException:
         """What a fetch failed for: what a handler raised, before what the library says."""
-        return self.raised or error_of(native)
+        return error_of(native) if self.raised is None else self.raised
 
     def _watch(self, watched: Generator[int, int, None]) -> Generator[int, int, None]:
         try:

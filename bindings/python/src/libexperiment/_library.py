@@ -34,7 +34,7 @@ InterruptHook = CFUNCTYPE(c_int32, c_uint64)
 
 _OUT = POINTER(c_void_p)
 
-#: Every function that the binding calls: what it returns and what it takes.
+#: Every function that is called through ctypes: what it returns and what it takes.
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "exp_version": (c_char_p, []),
     "exp_status_name": (c_char_p, [c_int32]),
@@ -162,18 +162,17 @@ def _load() -> ctypes.CDLL:
 lib = _load()
 
 
-def _speedups() -> Any:
-    """Some of what the binding does, in C; None where that cannot be loaded."""
-    if os.environ.get("EXPERIMENT_NO_EXTENSIONS"):
-        return None
-    try:
-        from . import _speedups
-    except ImportError:
-        return None
-    return _speedups
+try:
+    if os.environ.get("EXPERIMENT_NO_SPEEDUPS"):
+        raise ImportError
+    from . import _speedups
 
-
-speedups = _speedups()
+    if _speedups.address_of_exp_free() != ctypes.cast(lib.exp_free, c_void_p).value:
+        raise ImportError
+except ImportError:
+    _speedups = None  # type: ignore[assignment]
+#: Some of what the binding does, in C; None where that cannot be loaded, or finds another library.
+speedups = _speedups
 
 
 class Owned:

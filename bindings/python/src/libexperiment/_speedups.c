@@ -1,8 +1,8 @@
 /* What every fetch does, in C. Python would do the same by ctypes and json (_fetch.py, variant.py),
  * and does where this cannot be loaded; but the GIL is held meanwhile, and the other threads wait.
  *
- * The library is the one that ctypes has opened before: both are found by their SONAME. The limited
- * API makes one build do for every CPython from 3.9 on that has a GIL.
+ * The library is the one that ctypes has opened before, found by its SONAME: _library.py makes sure
+ * of it. The limited API makes one build do for every CPython from 3.9 on that has a GIL.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x03090000
@@ -71,8 +71,7 @@ static PyObject *text(const char *utf8, size_t length) {
     return PyUnicode_DecodeUTF8(utf8, (Py_ssize_t)length, NULL);
 }
 
-/* Variant(value, None, key, None), with payload and metadata as JSON in what it has not read yet.
- */
+/* Variant(value, None, key, None), with payload and metadata as JSON in its parts. */
 static PyObject *new_variant(PyObject *type, const exp_variant *variant) {
     PyObject *value = text(exp_variant_value(variant), exp_variant_value_length(variant));
     PyObject *key = text(exp_variant_key(variant), exp_variant_key_length(variant));
@@ -85,14 +84,14 @@ static PyObject *new_variant(PyObject *type, const exp_variant *variant) {
     const char *payload = exp_variant_payload_json(variant);
     const char *metadata = exp_variant_metadata_json(variant);
     if (made && (payload || metadata)) {
-        PyObject *unread =
-            Py_BuildValue("(z#z#)", payload, (Py_ssize_t)exp_variant_payload_json_length(variant),
+        PyObject *parts =
+            Py_BuildValue("[(z#z#)]", payload, (Py_ssize_t)exp_variant_payload_json_length(variant),
                           metadata, (Py_ssize_t)exp_variant_metadata_json_length(variant));
-        if (!unread || PyObject_SetAttrString(made, "_unread", unread)) {
+        if (!parts || PyObject_SetAttrString(made, "_parts", parts)) {
             Py_DECREF(made);
             made = NULL;
         }
-        Py_XDECREF(unread);
+        Py_XDECREF(parts);
     }
     return made;
 }
@@ -120,7 +119,13 @@ static PyObject *by_flag(PyObject *module, PyObject *arguments) {
     return all;
 }
 
+static PyObject *address_of_exp_free(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    return PyLong_FromVoidPtr((void *)exp_free);
+}
+
 static PyMethodDef functions[] = {
+    {"address_of_exp_free", address_of_exp_free, METH_NOARGS, NULL},
     {"fetch", fetch, METH_VARARGS, NULL},
     {"by_flag", by_flag, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -14,7 +14,7 @@ from .errors import Phase, timings
 class Variant:
     """The variant of one flag. Equal to another with the same key, value and payload."""
 
-    __slots__ = ("_metadata", "_payload", "_unread", "key", "value")
+    __slots__ = ("_parts", "key", "value")
 
     def __init__(
         self,
@@ -27,38 +27,34 @@ class Variant:
         self.value = value
         #: The key of the variant.
         self.key = key
-        self._payload = payload
-        self._metadata: Any = metadata
-        # Payload and metadata as JSON, if nobody has asked for them yet: most are never asked for.
-        self._unread: tuple[str | None, str | None] | None = None
+        # Payload and metadata: as JSON, if they were fetched, and behind it as what that says.
+        self._parts: list[Any] = [None, (payload, metadata)]
 
     @property
     def payload(self) -> Any:
         """The payload: any JSON."""
-        self._read()
-        return self._payload
+        return self._read()[0]
 
     @payload.setter
     def payload(self, payload: Any) -> None:
-        self._read()
-        self._payload = payload
+        self._parts = [None, (payload, self.metadata)]
 
     @property
     def metadata(self) -> Any:
         """What the service tells besides: default, deployed, flagVersion, ..."""
-        self._read()
-        return self._metadata
+        return self._read()[1]
 
     @metadata.setter
     def metadata(self, metadata: Any) -> None:
-        self._read()
-        self._metadata = metadata
+        self._parts = [None, (self.payload, metadata)]
 
-    def _read(self) -> None:
-        unread = self._unread
-        if unread is not None:  # by two threads at once, it is read twice
-            self._payload, self._metadata = (text and _parsed(text) for text in unread)
-            self._unread = None
+    def _read(self) -> tuple[Any, Any]:
+        """Parses them when first asked, as most are never asked for."""
+        parts = self._parts
+        if len(parts) == 1:
+            payload, metadata = (text and _parsed(text) for text in parts[0])
+            parts.append((payload, metadata))  # of two threads, both get what the first one made
+        return parts[1]  # type: ignore[no-any-return]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Variant):
@@ -132,7 +128,7 @@ def deployed(variants: Mapping[str, Variant]) -> dict[str, Variant]:
 def by_flag(native: int) -> dict[str, Variant]:
     """The variants of a native set, which stays the caller's."""
     if speedups:
-        return speedups.by_flag(native, Variant)  # type: ignore[no-any-return]
+        return speedups.by_flag(native, Variant)
     # The whole set as one JSON: a call for each field would take longer than parsing it here.
     objects = _parsed(lib.exp_variants_json(native).decode())
     return {flag: _variant(native, flag, fields) for flag, fields in objects.items()}
