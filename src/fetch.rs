@@ -14,7 +14,7 @@
 //! Everything it decides follows from the [`Schedule`], the deadline, and [`retry::decide`].
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::deadline::{Deadline, Limit};
 use crate::error::{Error, Status};
@@ -22,7 +22,7 @@ use crate::metrics::Metrics;
 use crate::model::{Pace, Undecoded, Variants};
 use crate::pool::Snapshot;
 use crate::retry::{self, Budget, Verdict};
-use crate::schedule::Schedule;
+use crate::schedule::{Bound, Schedule};
 use crate::timings::{Phase, Timings};
 
 const TOO_LONG_TO_DECODE: &str =
@@ -51,8 +51,7 @@ pub enum Step {
 /// What one exchange may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// As configured, or what the deadline leaves of it.
-    pub timeout: Duration,
+    pub timeout: Bound,
     pub until: Deadline,
 }
 
@@ -123,10 +122,10 @@ impl Fetch {
     pub fn leased(&mut self, now: Instant) -> Bounds {
         self.spend(Phase::Pool, now);
         self.since = now;
-        let timeout = self.rules.schedule.timeout(self.attempt);
-        self.until = Deadline::after(now, Limit::After(timeout)).min(self.deadline);
-        let left = self.until.remaining(now);
-        Bounds { timeout: left.map_or(timeout, |left| left.min(timeout)), until: self.until }
+        let left = self.deadline.remaining(now);
+        let timeout = self.rules.schedule.timeout_bound(self.attempt, left);
+        self.until = Deadline::after(now, Limit::After(timeout.time));
+        Bounds { timeout, until: self.until }
     }
 
     /// There is no connection.
@@ -197,24 +196,15 @@ impl Fetch {
     }
 
     fn no_connection(&self, pool: &Snapshot) -> Error {
-        let schedule = &self.rules.schedule;
-        let clipped = match (schedule.acquire(self.attempt), self.until_deadline()) {
-            (Limit::After(acquire), Some(left)) if acquire <= left => None,
-            (_, left) => left,
-        };
-        let wait = match (schedule.acquire(self.attempt), clipped) {
-            (_, Some(left)) => format!("the {} ms that the deadline left", left.as_millis()),
-            (Limit::After(acquire), None) => format!("{} ms", acquire.as_millis()),
-            (Limit::None, None) => "no time at all".to_owned(),
-        };
-        let setting = "(fetch_pool_acquire_timeout_millis)";
+        let left = self.deadline.remaining(self.since);
+        let bound = self.rules.schedule.acquire_bound(self.attempt, left);
         let Snapshot { size, leased, waiting, .. } = *pool;
         if leased < size {
             // The caller's own thread would have taken what is free; so this is an asynchronous fetch.
             return Error::timeout(
                 Phase::Pool,
                 format!(
-                    "a connection was free, but within {wait} {setting} no thread to use it: are \
+                    "a connection was free, but within {bound} no thread to use it: are \
                      there callbacks that take long? pool of {size}, {leased} busy, {waiting} waiting"
                 ),
             );
@@ -226,15 +216,10 @@ impl Fetch {
         Error::timeout(
             Phase::Pool,
             format!(
-                "no connection became free within {wait} {setting}: pool of {size}, {leased} busy, \
+                "no connection became free within {bound}: pool of {size}, {leased} busy, \
                  {waiting} waiting, {oldest}"
             ),
         )
-    }
-
-    /// What was left of the deadline when the attempt began.
-    fn until_deadline(&self) -> Option<Duration> {
-        self.deadline.remaining(self.since)
     }
 
     fn spend(&mut self, phase: Phase, now: Instant) {

@@ -10,9 +10,35 @@
 //! above the largest back-off, or that does not fit the deadline, ends the fetch instead. The
 //! deadline of the whole fetch clips everything and extends nothing.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::deadline::Limit;
+
+/// A time that was given, and the setting that gave it: what a message says when it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    pub time: Duration,
+    setting: &'static str,
+}
+
+impl Bound {
+    /// This one, or what a deadline leaves if that is less.
+    fn clipped(self, left: Option<Duration>) -> Self {
+        match left {
+            Some(time) if time < self.time => Bound { time, setting: "what the deadline left" },
+            _ => self,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // To the nearest: what a deadline of 150 ms leaves is a few microseconds less.
+        let millis = (self.time + Duration::from_micros(500)).as_millis();
+        write!(f, "{millis} ms ({})", self.setting)
+    }
+}
 
 /// The bounds of one fetch, as configured.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +66,22 @@ impl Schedule {
     /// How long attempt `i` may wait for its connection.
     pub fn acquire(&self, attempt: u32) -> Limit {
         self.acquire_timeout.unwrap_or(Limit::After(self.timeout(attempt)))
+    }
+
+    /// What bounds attempt `i` with its connection, with so much left of the deadline.
+    pub fn timeout_bound(&self, attempt: u32, left: Option<Duration>) -> Bound {
+        let setting =
+            if attempt == 0 { "fetch_timeout_millis" } else { "fetch_retry_timeout_millis" };
+        Bound { time: self.timeout(attempt), setting }.clipped(left)
+    }
+
+    /// What bounds the wait of attempt `i` for its connection; for ever is `Duration::MAX`.
+    pub fn acquire_bound(&self, attempt: u32, left: Option<Duration>) -> Bound {
+        let time = match self.acquire(attempt) {
+            Limit::After(time) => time,
+            Limit::None => Duration::MAX,
+        };
+        Bound { time, setting: "fetch_pool_acquire_timeout_millis" }.clipped(left)
     }
 
     /// The wait after attempt `i`, with `random` in [0, 1) for the jitter.

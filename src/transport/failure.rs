@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::control::{Ended, Report};
 use crate::error::{Error, Status};
+use crate::schedule::Bound;
 use crate::timings::Phase;
 
 /// Why there is no body to decode.
@@ -32,7 +33,7 @@ impl Failure {
     pub fn into_error(
         self,
         report: &Report,
-        timeout: Duration,
+        timeout: Bound,
         max_bytes: u64,
         server: &str,
     ) -> Error {
@@ -54,12 +55,10 @@ impl Failure {
 
 const CUT: &str = "its body was cut: the connection ended before it was complete";
 
-fn timed_out(phase: Phase, timeout: Duration, server: &str) -> Error {
-    // To the nearest: what a deadline of 150 ms leaves is a few microseconds less.
-    let bound = (timeout + Duration::from_micros(500)).as_millis();
+fn timed_out(phase: Phase, timeout: Bound, server: &str) -> Error {
     Error::timeout(
         phase,
-        format!("no complete answer from {server} within {bound} ms: {}", phase.activity()),
+        format!("no complete answer from {server} within {timeout}: {}", phase.activity()),
     )
 }
 

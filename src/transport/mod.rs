@@ -37,6 +37,7 @@ use crate::error::Error;
 use crate::logger::{Level, Logger};
 use crate::metrics::CloseReason;
 use crate::options::FetchOptions;
+use crate::schedule::Bound;
 use crate::timings::Timings;
 
 const USER_AGENT: &str = concat!("libexperiment/", env!("CARGO_PKG_VERSION"));
@@ -71,8 +72,8 @@ pub struct Connection {
 pub struct Exchange<'a> {
     pub user: &'a [u8],
     pub options: &'a FetchOptions,
-    /// The attempt's own timeout, for the message.
-    pub timeout: Duration,
+    /// For the message, when it is over.
+    pub timeout: Bound,
     /// When it is over at the latest.
     pub deadline: Deadline,
     pub stop: Stop,

@@ -16,6 +16,7 @@ use crate::error::{Error, Status};
 use crate::logger::Logger;
 use crate::metrics::{CloseReason, Metrics};
 use crate::options::FetchOptions;
+use crate::schedule::Bound;
 use crate::sys::Descriptors;
 use crate::timings::{Phase, Timings};
 
@@ -48,7 +49,7 @@ pub struct Connection {
 pub struct Exchange<'a> {
     pub user: &'a [u8],
     pub options: &'a FetchOptions,
-    pub timeout: Duration,
+    pub timeout: Bound,
     pub deadline: Deadline,
     pub stop: Stop,
 }

@@ -56,6 +56,81 @@ def test_exit_is_clean_with_fetches_of_every_kind_in_flight(play: Play) -> None:
             run.result()
 
 
+HOLDING_LOCKS = """
+    import atexit, logging, sys, threading, time
+    from libexperiment import *
+
+    lock, fetching = threading.Lock(), threading.Semaphore(0)
+
+    class Fetches(logging.Handler):
+        def emit(self, record):
+            fetching.release()
+            client.fetch_v2(User(user_id="u"))
+
+    def locked():
+        while True:
+            with lock:
+                fetching.release()
+                client.fetch_v2(User(user_id="u"))
+
+    def logged():
+        while True:
+            logger.info("a line")
+
+    def at_exit():
+        with lock:
+            print("locked")
+        late = threading.Thread(target=lambda: client.fetch_v2(User(user_id="u")))
+        late.start()
+        late.join()
+        print("joined")
+
+    # Handlers that were registered before run later than ours, as does that of logging.
+    from libexperiment import _exit
+    atexit.unregister(_exit._at_exit)
+    atexit.register(at_exit)
+    atexit.register(_exit._at_exit)
+
+    quiet = logging.Logger("nobody reads it", logging.CRITICAL + 1)
+    config = RemoteEvaluationConfig(server_url=sys.argv[1], logger=quiet)
+    client = RemoteEvaluationClient("key", config)
+    logger = logging.Logger("fetches", logging.INFO)
+    logger.addHandler(Fetches())
+    for target in (locked, logged):
+        threading.Thread(target=target, daemon=True).start()
+    for _ in range(2):
+        fetching.acquire()
+"""
+
+
+def test_what_others_do_at_exit_gets_the_locks_of_daemons_that_fetch(play: Play) -> None:
+    service = play({**HELD, "keep": "nothing"})
+    assert run_python(HOLDING_LOCKS, service.url) == "locked\njoined\n"
+
+
+def test_a_signal_as_exit_begins_leaves_nobody_in_the_library(play: Play) -> None:
+    program = """
+        import atexit, signal, sys, threading, time
+        from libexperiment import *
+        from libexperiment import _exit
+
+        def first(frame, event, _):
+            if event == "call" and frame.f_code is _exit._at_exit.__code__:
+                sys.setprofile(None)
+                signal.raise_signal(signal.SIGINT)
+
+        client = RemoteEvaluationClient("key", RemoteEvaluationConfig(server_url=sys.argv[1]))
+        for _ in range(4):
+            threading.Thread(target=client.fetch_v2, args=(None,), daemon=True).start()
+        while len(_exit.inside) < 4:
+            time.sleep(0.001)
+        sys.stderr = None  # where the interrupt is told of
+        atexit.register(sys.setprofile, first)
+        print("end", flush=True)
+    """
+    assert run_python(program, play({**HELD, "keep": "nothing"}).url) == "end\n"
+
+
 def test_exit_waits_for_the_callbacks_that_are_due(play: Play) -> None:
     service = play({"answers": [{"delay_millis": 200}]})
     program = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
+import pytest
 from conftest import HELD, Play
 from service import run_python, start_python
 
@@ -128,6 +129,67 @@ def test_a_handler_may_fetch_while_a_fetch_waits(play: Play) -> None:
     """
     slow, fast = play({"answers": [{"delay_millis": 400}]}), play({})
     assert run_python(program, slow.url, fast.url) == "inner 4\nouter 4\n"
+
+
+@pytest.mark.parametrize("raised", ["GeneratorExit", "RecursionError", "Falsy"])
+def test_whatever_ends_a_hook_is_raised_and_the_next_fetch_is_good(play: Play, raised: str) -> None:
+    program = """
+        import ctypes, gc, logging, signal, sys, weakref
+        from libexperiment import *
+        from libexperiment import _interrupt
+
+        class Falsy(Exception):
+            def __len__(self):
+                return 0
+
+        def strike(*_):
+            raise {"GeneratorExit": GeneratorExit, "Falsy": Falsy}.get(sys.argv[2], ValueError)
+
+        quiet = logging.Logger("nobody reads it", logging.CRITICAL + 1)
+        config = RemoteEvaluationConfig(server_url=sys.argv[1], logger=quiet)
+        client = RemoteEvaluationClient("key", config)
+        sys.unraisablehook = lambda _: None  # by which ctypes tells of a hook without stack
+        assert client.fetch_v2(None)
+
+        class Local:
+            pass
+
+        def fetch_with_a_local():
+            local = Local()
+            alive.append(weakref.ref(local))
+            return client.fetch_v2(None)
+
+        def with_frames(count):
+            return with_frames(count - 1) if count else fetch_with_a_local()
+
+        alive = []
+        gc.disable()
+        if sys.argv[2] == "RecursionError":
+            for free in range(8, 14):
+                try:
+                    with_frames(sys.getrecursionlimit() - free)
+                except (RecursionError, ctypes.ArgumentError):
+                    pass
+        else:
+            signal.signal(signal.SIGALRM, strike)
+            signal.setitimer(signal.ITIMER_REAL, 0.07)
+            try:
+                fetch_with_a_local()
+            except BaseException as error:
+                print(type(error).__name__)
+            assert not alive[0]()
+        without_stack = _interrupt.begin()
+        without_stack._watcher.close()
+        without_stack.raised = None
+        _interrupt.end(without_stack)
+        assert all(one.works() for one in _interrupt._idle)
+        for _ in range(3):
+            assert client.fetch_v2(None)
+        print("end")
+    """
+    said = "" if raised == "RecursionError" else f"{raised}\n"
+    service = play({"answers": [{"delay_millis": 150}], "keep": "nothing"})
+    assert run_python(program, service.url, raised) == f"{said}end\n"
 
 
 def test_of_two_signals_at_once_one_is_raised_and_none_in_the_library(play: Play) -> None:

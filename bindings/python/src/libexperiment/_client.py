@@ -100,7 +100,7 @@ class Client:
                 raise error_of(error)
         finally:
             _exit.inside.discard(token)
-            _exit.stop_daemon()
+            _exit.end_daemon()
             for native in (error, native_user, native_options):
                 if native:
                     lib.exp_free(native)

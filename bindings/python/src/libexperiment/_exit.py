@@ -3,8 +3,10 @@
 A thread that wants the GIL of an interpreter that is ending is killed where it stands, or crashes;
 inside the library that would take the process down. So when the interpreter exits, callbacks that
 are due are called, then all clients are closed, and whatever is inside the library is waited for.
-Threads that come back from it by then are daemons, and stay where they are: an error that only
-tells of the exit would be noise. What is left is the operating system's to clean up.
+Threads that come back from it by then are daemons. They end by SystemExit: an error that only
+tells of the exit would be noise, and if they stopped, nobody would get the locks that they hold.
+Event loops do stop: ended, they would tell of their tasks. What is left is the operating system's
+to clean up.
 """
 
 from __future__ import annotations
@@ -35,14 +37,24 @@ def enter(token: object) -> None:
     inside.add(token)
     if _over:
         inside.discard(token)
-        stop_daemon()
+        end_daemon()
         raise ClientClosedError("the interpreter is exiting")
 
 
+def end_daemon() -> None:
+    """Ends any thread but the main one when the interpreter is exiting."""
+    if _is_over_for_this_thread():
+        raise SystemExit
+
+
 def stop_daemon() -> None:
-    """Never returns on another thread than the main one when the interpreter is exiting."""
-    while _over and threading.get_ident() != threading.main_thread().ident:
+    """The same for an event loop's thread: it never returns."""
+    while _is_over_for_this_thread():
         time.sleep(3600)
+
+
+def _is_over_for_this_thread() -> bool:
+    return _over and threading.get_ident() != threading.main_thread().ident
 
 
 #: Clients that are there, to be closed.
@@ -51,9 +63,9 @@ clients: weakref.WeakSet[Any] = weakref.WeakSet()
 completions: weakref.WeakSet[Owned] = weakref.WeakSet()
 
 
-# Kept for ever: in the child a client's log never ends, and one that was dropped there could not be
-# told from one that still logs.
-_inherited: list[Any] = []
+# Kept for ever: of these, in a child of fork or at the exit, the log never ends, and one that was
+# dropped could not be told from one that still logs.
+_kept: list[Any] = []
 
 
 def _numbers(of: list[Any]) -> set[int]:
@@ -73,7 +85,7 @@ def _wait_until_quiet() -> None:
     while time.monotonic() < until:
         _drop_outcomes()
         _logs.flush()
-        if not inside and not _logs.loggers.keys() - _numbers(list(clients)):
+        if not inside and not _logs.loggers.keys() - _numbers(_kept):
             return
         time.sleep(0.002)
 
@@ -86,10 +98,10 @@ def _at_exit() -> None:
         finish()
     finally:
         _over = Owned.leaks = True
-        alive = list(clients)
-        for client in alive:
+        _kept.extend(clients)
+        for client in _kept:
             lib.exp_client_close(client._owned.native, 0)
-        for client in alive:
+        for client in _kept:
             lib.exp_client_close(client._owned.native, int(_PATIENCE_SECONDS * 1000))
         _wait_until_quiet()
 
@@ -97,9 +109,10 @@ def _at_exit() -> None:
 def _in_child() -> None:
     """The threads that were inside are the parent's."""
     inside.clear()
-    _inherited[:] = clients
-    _logs.in_child(_numbers(_inherited))
+    _kept[:] = clients
+    _logs.in_child(_numbers(_kept))
 
 
-atexit.register(_at_exit)
+for _ in range(2):  # a signal handler's exception may end one
+    atexit.register(_at_exit)
 os.register_at_fork(after_in_child=_in_child)

@@ -24,10 +24,10 @@ class Interruption:
     def __init__(self) -> None:
         self.raised: BaseException | None = None
         # Twice, as up to Python 3.10 a second signal may strike before the first one's is kept.
-        watch = self._watch(self._watch(_going_on()))
-        next(watch)
+        self._watcher = self._watch(self._watch(_going_on()))
+        next(self._watcher)
         # send is a function of C: no Python code runs before the generator's.
-        self.hook = InterruptHook(watch.send)
+        self.hook = InterruptHook(self._watcher.send)
         #: With nothing but the hook, for the many fetches that have no options.
         self.options = Owned(lib.exp_fetch_options_new())
         lib.exp_fetch_options_set_interrupt(self.options.native, self.hook, None)
@@ -39,13 +39,27 @@ class Interruption:
 
     def error_of(self, native: int) -> BaseException:
         """What a fetch failed for: what a handler raised, before what the library says."""
-        return error_of(native) if self.raised is None else self.raised
+        if self.raised is not None:
+            return self.raised
+        if not self.works():
+            return RecursionError("no stack was left to run signal handlers on")
+        return error_of(native)
+
+    def works(self) -> bool:
+        """Whether the hook has not ended: by an exception, or for want of stack before any."""
+        frame = self._watcher.gi_frame  # type: ignore[attr-defined]
+        return self.raised is None and frame is not None
+
+    def forget(self) -> None:
+        """Lets go of what was raised: it has the frames of the fetch, and they have this."""
+        self._watcher.close()
+        self.raised = None
 
     def _watch(self, watched: Generator[int, int, None]) -> Generator[int, int, None]:
         try:
             yield from watched
-        except GeneratorExit:
-            return
+        except GeneratorExit as raised:  # by a handler, or as this is given up
+            self.raised = raised
         except BaseException as raised:
             self.raised = raised
             yield 1
@@ -71,6 +85,8 @@ def begin() -> Interruption | None:
 
 
 def end(interruption: Interruption) -> None:
-    """Gives it back. One in which a handler raised is used up."""
-    if interruption.raised is None:
+    """Gives it back. One whose hook has ended is used up."""
+    if interruption.works():
         _idle.append(interruption)
+    else:
+        interruption.forget()

@@ -128,7 +128,7 @@ class RemoteEvaluationClient(Client):
             return fetched
         finally:
             _exit.inside.discard(token)
-            _exit.stop_daemon()
+            _exit.end_daemon()
             if native_options:
                 lib.exp_free(native_options)
             if interruption:
