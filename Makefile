@@ -185,7 +185,8 @@ install: ## what was built, to $(DESTDIR)$(PREFIX)
 	install -m 755 build/libexperiment.so.$(VERSION) $(DESTDIR)$(LIBDIR)/
 	ln -sf libexperiment.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libexperiment.so
-	sed -e 's|^libdir=.*|libdir=$(LIBDIR)|' -e 's|^includedir=.*|includedir=$(INCLUDEDIR)|' \
+	sed -e 's|^prefix=.*|prefix=$(PREFIX)|' -e 's|^libdir=.*|libdir=$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|' \
+		-e 's|^includedir=.*|includedir=$(INCLUDEDIR:$(PREFIX)/%=$${prefix}/%)|' \
 		build/experiment.pc >$(DESTDIR)$(LIBDIR)/pkgconfig/experiment.pc
 	for file in experimentConfig experimentConfigVersion; do \
 		sed -e 's|@VERSION@|$(VERSION)|' -e "s|@LIBS_PRIVATE@|$$(sed -n 's/^Libs.private: //p' build/experiment.pc)|" \

@@ -27,8 +27,9 @@ pkg_config_build() {
         $(PKG_CONFIG_PATH=build pkg-config --cflags --libs experiment) -Wl,-rpath,"$PWD/build"
 }
 static_build() {
-    gcc -std=c11 $warnings examples/c/fetch.c -o "$out/fetch-static" -Iinclude build/libexperiment.a \
-        $(sed -n 's/^Libs.private: //p' build/experiment.pc)
+    export PKG_CONFIG_PATH=build
+    gcc -std=c11 $warnings examples/c/fetch.c -o "$out/fetch-static" \
+        $(pkg-config --cflags experiment) $(pkg-config --variable=archive experiment)
 }
 readme_program() {
     sed -n '/^```c$/,/^```$/{/^```/!p}' README.md >"$out/readme.c"

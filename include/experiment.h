@@ -729,12 +729,15 @@ exp_status exp_fetch_v2(exp_client *client,
 
 /**
  * Closes the client: new fetches are refused and those in line end, both with EXP_ERR_CLOSED;
- * those that run are waited for, and cut off when the time is over, which is EXP_ERR_TIMEOUT:
- * call it again to wait for their return. 0 to 86400000, or EXP_NO_LIMIT. The client stays yours.
+ * those that run are waited for. When the time is over they are cut off, with EXP_ERR_CLOSED as well,
+ * and this returns EXP_ERR_TIMEOUT: call it again to wait until they are back. 0 to 86400000, or
+ * EXP_NO_LIMIT. The client stays yours.
  * Called from a callback of a fetch with this client, it begins to close, does not wait, and
  * returns EXP_ERR_TIMEOUT. Anytime. EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT.
  */
-EXP_API exp_status exp_client_close(exp_client *client, uint64_t timeout_millis);
+EXP_API
+exp_status exp_client_close(exp_client *client,
+                            uint64_t timeout_millis);
 
 /**
  * What the client has counted so far, as a text of yours: EXP_METRICS_JSON or
@@ -947,7 +950,10 @@ EXP_API size_t exp_error_message_length(const exp_error *error);
 /** The HTTP status of the last answer; 0 when there was none. Getter. */
 EXP_API int32_t exp_error_http_status(const exp_error *error);
 
-/** Attempts made, the first included; 0 when the call failed before the first. Getter. */
+/**
+ * Attempts made, the first included, though it found no connection or the client closed; 0 when the
+ * call was refused before. Getter.
+ */
 EXP_API uint32_t exp_error_attempts(const exp_error *error);
 
 /**

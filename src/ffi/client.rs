@@ -113,8 +113,9 @@ pub unsafe extern "C" fn exp_fetch_v2(
 }
 
 /// Closes the client: new fetches are refused and those in line end, both with EXP_ERR_CLOSED;
-/// those that run are waited for, and cut off when the time is over, which is EXP_ERR_TIMEOUT:
-/// call it again to wait for their return. 0 to 86400000, or EXP_NO_LIMIT. The client stays yours.
+/// those that run are waited for. When the time is over they are cut off, with EXP_ERR_CLOSED as well,
+/// and this returns EXP_ERR_TIMEOUT: call it again to wait until they are back. 0 to 86400000, or
+/// EXP_NO_LIMIT. The client stays yours.
 /// Called from a callback of a fetch with this client, it begins to close, does not wait, and
 /// returns EXP_ERR_TIMEOUT. Anytime. EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]

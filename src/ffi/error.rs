@@ -90,7 +90,8 @@ pub unsafe extern "C" fn exp_error_http_status(error: *const exp_error) -> i32 {
     unsafe { read(error, 0, |report| report.error().http_status.map_or(0, i32::from)) }
 }
 
-/// Attempts made, the first included; 0 when the call failed before the first. Getter.
+/// Attempts made, the first included, though it found no connection or the client closed; 0 when the
+/// call was refused before. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_attempts(error: *const exp_error) -> u32 {
     // SAFETY: the contract of the boundary (mod.rs).
