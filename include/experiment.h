@@ -729,15 +729,13 @@ exp_status exp_fetch_v2(exp_client *client,
 
 /**
  * Closes the client: new fetches are refused and those in line end, both with EXP_ERR_CLOSED;
- * those that run are waited for. When the time is over they are cut off, with EXP_ERR_CLOSED as well,
+ * those that run are waited for. When the time is over they are cut off, also with EXP_ERR_CLOSED,
  * and this returns EXP_ERR_TIMEOUT: call it again to wait until they are back. 0 to 86400000, or
  * EXP_NO_LIMIT. The client stays yours.
  * Called from a callback of a fetch with this client, it begins to close, does not wait, and
  * returns EXP_ERR_TIMEOUT. Anytime. EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT.
  */
-EXP_API
-exp_status exp_client_close(exp_client *client,
-                            uint64_t timeout_millis);
+EXP_API exp_status exp_client_close(exp_client *client, uint64_t timeout_millis);
 
 /**
  * What the client has counted so far, as a text of yours: EXP_METRICS_JSON or

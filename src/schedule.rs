@@ -35,7 +35,7 @@ impl Bound {
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // To the nearest: what a deadline of 150 ms leaves is a few microseconds less.
-        let millis = (self.time + Duration::from_micros(500)).as_millis();
+        let millis = self.time.saturating_add(Duration::from_micros(500)).as_millis();
         write!(f, "{millis} ms ({})", self.setting)
     }
 }
