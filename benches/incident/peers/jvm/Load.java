@@ -46,9 +46,10 @@ class Load {
 
     static CompletableFuture<Void> call(RemoteEvaluationClient client, int number) {
         long start = System.currentTimeMillis(), began = System.nanoTime();
-        return outcome(client).thenAccept(what -> System.out.printf(
+        // In one piece: the SDK writes lines of its own, and they came between those of printf.
+        return outcome(client).thenAccept(what -> System.out.print(String.format(
                 "{\"call\":%d,\"start\":%d,\"elapsed\":%.3f,\"outcome\":\"%s\"}%n",
-                number, start, (System.nanoTime() - began) / 1e6, what));
+                number, start, (System.nanoTime() - began) / 1e6, what)));
     }
 
     static void load(double rate, double seconds) throws InterruptedException {
