@@ -903,6 +903,15 @@ EXP_API int32_t exp_variants_connection_reused(const exp_variants *variants);
  */
 EXP_API uint64_t exp_variants_phase_micros(const exp_variants *variants, int32_t phase);
 
+/**
+ * Microseconds left of the fetch that brought the set: until its last attempt's timeout, or until its
+ * deadline if that is earlier. 0 when that time has passed; UINT64_MAX for NULL. A binding that
+ * makes objects of many variants looks at this between them, so that they are made within the same
+ * bound as the fetch. Getter.
+ */
+EXP_API
+uint64_t exp_variants_micros_left(const exp_variants *variants);
+
 /** The key of the flag. NULL for NULL, as in all of these. Getter. */
 EXP_API const char *exp_variant_flag_key(const exp_variant *variant);
 

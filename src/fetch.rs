@@ -71,11 +71,18 @@ pub struct Fetched {
     /// Attempts made, the first included; 0 when it failed before it began.
     pub attempts: u32,
     pub timings: Timings,
+    /// When its last attempt had to be over: what is made of its answer is to be ready by then, too.
+    pub until: Deadline,
 }
 
 impl Fetched {
     pub fn not_begun(error: Error) -> Self {
-        Fetched { result: Err(error), attempts: 0, timings: Timings::default() }
+        Fetched {
+            result: Err(error),
+            attempts: 0,
+            timings: Timings::default(),
+            until: Deadline::NEVER,
+        }
     }
 }
 
@@ -172,7 +179,7 @@ impl Fetch {
 
     /// It is over, as its last step says.
     pub fn ended(self, result: Result<Variants, Error>) -> Fetched {
-        Fetched { result, attempts: self.attempt + 1, timings: self.timings }
+        Fetched { result, attempts: self.attempt + 1, timings: self.timings, until: self.until }
     }
 
     fn failed(&mut self, error: Error, now: Instant) -> Step {

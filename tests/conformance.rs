@@ -19,7 +19,6 @@ use experiment::deadline::{Deadline, Limit};
 use experiment::model::User;
 use experiment::options::FetchOptions;
 use experiment::pending::Teller;
-use experiment::timings::Timings;
 use mock_service::MockService;
 use serde_json::{Value, json};
 use words::{Log, is_as_expected, of_error};
@@ -193,6 +192,5 @@ impl Run {
 /// Starts an asynchronous fetch; what it came to, if it could not be started.
 fn start(client: &Client, user: &User, options: &FetchOptions, teller: Teller) -> Option<Fetched> {
     let started = client.prepare(user, options, 0, teller).and_then(|it| client.start(&it));
-    let failed = |error| Fetched { result: Err(error), attempts: 0, timings: Timings::default() };
-    started.err().map(failed)
+    started.err().map(Fetched::not_begun)
 }

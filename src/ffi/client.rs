@@ -192,8 +192,8 @@ fn metrics(client: &Client, format: i32) -> Result<String, Error> {
 
 /// What the fetch came to, as the host gets it.
 pub fn fetched_by(logger: &Arc<Logger>, fetched: client::Fetched) -> Result<Fetched, Failure> {
-    let client::Fetched { result, attempts, timings } = fetched;
-    let facts = Facts { attempts, timings };
+    let client::Fetched { result, attempts, timings, until } = fetched;
+    let facts = Facts { attempts, timings, until };
     match result {
         Ok(variants) => {
             variants.report_misuse_to(logger);

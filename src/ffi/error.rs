@@ -35,7 +35,7 @@ pub struct Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Failure { error, facts: Box::default() }
+        Failure { error, facts: Box::new(Facts::NONE) }
     }
 }
 

@@ -1,5 +1,8 @@
 //! What is known of a fetch, whether it came to variants or to an error.
 
+use std::time::Instant;
+
+use crate::deadline::Deadline;
 use crate::timings::{Phase, Timings};
 
 /// What a fetch is doing.
@@ -41,18 +44,25 @@ impl From<Phase> for exp_phase {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Facts {
     pub attempts: u32,
     pub timings: Timings,
+    pub until: Deadline,
 }
 
 impl Facts {
     /// Of no fetch at all.
-    pub const NONE: Facts = Facts { attempts: 0, timings: Timings::NONE };
+    pub const NONE: Facts = Facts { attempts: 0, timings: Timings::NONE, until: Deadline::NEVER };
 
     pub fn connection_reused(&self) -> i32 {
         self.timings.reused.into()
+    }
+
+    /// Time left at `now`, rounded down; `u64::MAX` without a limit.
+    pub fn micros_left(&self, now: Instant) -> u64 {
+        let left = self.until.remaining(now).map(|left| left.as_micros());
+        left.map_or(u64::MAX, |micros| u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
     /// Time spent in a phase; 0 for a number that is none.
@@ -79,8 +89,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_is_counted_down_to_zero_and_without_a_limit_it_is_no_number() {
+        let now = Instant::now();
+        let until = Deadline::at(now + Duration::from_millis(2));
+        let facts = Facts { until, ..Facts::NONE };
+        assert_eq!(facts.micros_left(now), 2_000);
+        assert_eq!(facts.micros_left(now + Duration::from_secs(1)), 0);
+        assert_eq!(Facts::NONE.micros_left(now), u64::MAX);
+    }
+
+    #[test]
     fn a_number_that_is_no_phase_took_no_time() {
-        let mut facts = Facts::default();
+        let mut facts = Facts::NONE;
         facts.timings.add(Phase::Backoff, Duration::from_micros(9));
         assert_eq!([-1, 7, 8, i32::MAX].map(|phase| facts.phase_micros(phase)), [0, 9, 0, 0]);
     }

@@ -10,6 +10,7 @@ use super::guard;
 use super::handle::{Object, Out, find, give, give_reference, hold, tag_of, wrong_kind};
 use super::status::exp_status;
 use super::text::Chars;
+use crate::clock;
 use crate::error::Error;
 use crate::logger::Level;
 use crate::model::{Text, Variant, Variants};
@@ -37,10 +38,15 @@ impl Object for exp_variants {
     }
 }
 
-#[derive(Default)]
 pub struct Fetched {
     pub variants: Variants,
     pub facts: Facts,
+}
+
+impl Default for Fetched {
+    fn default() -> Self {
+        Fetched { variants: Variants::empty(), facts: Facts::NONE }
+    }
 }
 
 /// What NULL stands for.
@@ -183,6 +189,16 @@ pub unsafe extern "C" fn exp_variants_phase_micros(
 ) -> u64 {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(variants, 0, |set| set.facts.phase_micros(phase)) }
+}
+
+/// Microseconds left of the fetch that brought the set: until its last attempt's timeout, or until its
+/// deadline if that is earlier. 0 when that time has passed; UINT64_MAX for NULL. A binding that
+/// makes objects of many variants looks at this between them, so that they are made within the same
+/// bound as the fetch. Getter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exp_variants_micros_left(variants: *const exp_variants) -> u64 {
+    // SAFETY: the contract of the boundary (mod.rs).
+    unsafe { read(variants, u64::MAX, |set| set.facts.micros_left(clock::now())) }
 }
 
 /// The key of the flag. NULL for NULL, as in all of these. Getter.
