@@ -34,12 +34,14 @@ pub enum CloseReason {
     Unclean,
     /// The service ended it, or announced to.
     Peer,
+    /// Unused since before another connection gave no byte of an answer in time.
+    Suspect,
     /// The client was closed.
     Shutdown,
 }
 
 impl CloseReason {
-    const COUNT: usize = 6;
+    const COUNT: usize = 7;
 
     pub const ALL: [CloseReason; CloseReason::COUNT] = [
         CloseReason::Idle,
@@ -47,6 +49,7 @@ impl CloseReason {
         CloseReason::Failed,
         CloseReason::Unclean,
         CloseReason::Peer,
+        CloseReason::Suspect,
         CloseReason::Shutdown,
     ];
 
@@ -57,6 +60,7 @@ impl CloseReason {
             CloseReason::Failed => "failed",
             CloseReason::Unclean => "unclean",
             CloseReason::Peer => "peer",
+            CloseReason::Suspect => "suspect",
             CloseReason::Shutdown => "shutdown",
         }
     }

@@ -62,8 +62,12 @@ impl FlagKeys {
     }
 }
 
-/// What a key takes in the array at most: escapes of six bytes, its quotes and a comma.
+/// What a key takes in the array at most: escapes of six bytes (also for what is not ASCII, see
+/// `transport/request.rs`), its quotes and a comma.
 fn json_bytes(key: &str) -> usize {
-    let escapes = key.bytes().filter(|&byte| byte < b' ' || byte == b'"' || byte == b'\\').count();
-    key.len() + 5 * escapes + 3
+    let bytes = |char: char| match char {
+        ' '..='}' if char != '"' && char != '\\' => 1,
+        char => 6 * char.len_utf16(),
+    };
+    key.chars().map(bytes).sum::<usize>() + 3
 }

@@ -106,7 +106,7 @@ fn json_that_is_cut_at_any_place_is_an_invalid_response() {
 fn a_body_that_ends_with_its_connection_before_its_length_is_an_invalid_response() {
     for sent in ["", "{", "{}", SAMPLE] {
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n";
-        refuse(raw(format!("{head}{sent}")).then(Step::Close), "cut");
+        refuse(raw(format!("{head}{sent}")).then(Step::Close), "before the body was complete");
     }
 }
 

@@ -361,7 +361,7 @@ fn damaged_gzip_cut_gzip_and_a_cut_connection_are_told_apart() {
         ("half of it", reply(half), Status::InvalidResponse, "gzip"),
         ("no gzip", reply(b"{}".to_vec()), Status::InvalidResponse, "gzip"),
         ("junk behind it", reply(behind), Status::InvalidResponse, "gzip"),
-        ("connection cut", cut, Status::InvalidResponse, "cut"),
+        ("connection cut", cut, Status::InvalidResponse, "before the body was complete"),
         ("connection reset", reset, Status::Network, "broke"),
         (
             "another coding",

@@ -26,8 +26,18 @@ fn failure(client: &Client) -> Error {
     client.fetch(&User::new(), &FetchOptions::default()).result.expect_err("it must fail")
 }
 
+/// A server of TLS, and settings to reach it through a proxy.
+fn tunneled(proxy_url: &str) -> (Authority, TlsServer, Config) {
+    let authority = Authority::new();
+    let server = TlsServer::start(authority.certify(&NAMES).server_config(rustls::ALL_VERSIONS));
+    let mut config = config(&server.url());
+    config.set_ca_file(authority.file()).unwrap();
+    config.set_proxy_url(proxy_url).unwrap();
+    (authority, server, config)
+}
+
 #[test]
-fn a_tunnel_is_made_once_and_kept() {
+fn a_request_for_http_is_forwarded_by_the_proxy_over_one_connection() {
     let service = MockService::start(Script::service());
     let proxy = Proxy::start(Conduct::Tunnel);
     let client = client(&through(&proxy.url(), &service));
@@ -35,14 +45,86 @@ fn a_tunnel_is_made_once_and_kept() {
         fetch(&client).unwrap();
     }
     let heads = proxy.heads();
-    assert_eq!(heads.len(), 1);
+    assert_eq!(heads.len(), 5);
     let address = service.address();
-    assert!(heads[0].starts_with(&format!("CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n")));
-    assert!(!heads[0].contains("Proxy-Authorization"));
-    assert!(!heads[0].contains("Api-Key"), "the key is the service's alone");
+    let opening =
+        format!("POST http://{address}/sdk/v2/vardata?v=0 HTTP/1.1\r\nhost: {address}\r\n");
+    assert!(heads.iter().all(|head| head.starts_with(&opening)), "{heads:?}");
+    assert!(!heads[0].contains("proxy-authorization"));
     assert_eq!(service.connections_accepted(), 1);
     assert_eq!(client.metrics().connections_opened.value(), 1);
     assert_eq!(client.metrics().connections_reused.value(), 4);
+}
+
+#[test]
+fn a_tunnel_is_made_once_and_kept_and_its_proxy_never_sees_the_key() {
+    let proxy = Proxy::start(Conduct::Tunnel);
+    let (_authority, server, settings) = tunneled(&proxy.url());
+    let client = client(&settings);
+    for _ in 0..5 {
+        fetch(&client).unwrap();
+    }
+    let heads = proxy.heads();
+    assert_eq!(heads.len(), 1);
+    let address = server.address;
+    assert!(heads[0].starts_with(&format!("CONNECT {address} HTTP/1.1\r\nhost: {address}\r\n")));
+    assert!(!heads[0].contains("proxy-authorization"));
+    assert!(!heads[0].contains("Api-Key"), "the key is the service's alone");
+    assert_eq!(client.metrics().connections_opened.value(), 1);
+    assert_eq!(client.metrics().connections_reused.value(), 4);
+}
+
+#[test]
+fn any_2xx_makes_a_tunnel_whatever_its_head_says_of_a_body() {
+    let many = "x-name: value\r\n".repeat(25);
+    for answer in [
+        "HTTP/1.1 200 OK\r\n\r\n".to_owned(),
+        "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+        "HTTP/1.0 299 Fine\r\nContent-Length: 7\r\n\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nContent-Length: 8\r\n\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
+        "HTTP/1.1 100 Continue\r\na: b\r\n\r\nHTTP/1.1 200 OK\r\n\r\n".to_owned(),
+        format!("HTTP/1.1 200 OK\r\n{many}\r\n"),
+    ] {
+        let proxy = Proxy::start(Conduct::TunnelAfter(answer.clone().leak()));
+        let (_authority, _server, settings) = tunneled(&proxy.url());
+        fetch(&client(&settings)).unwrap_or_else(|error| panic!("{answer}: {error}"));
+    }
+}
+
+#[test]
+fn a_407_with_many_fields_is_final() {
+    let many = "x-name: value\r\n".repeat(25);
+    let answer = format!("HTTP/1.1 407 Proxy Authentication Required\r\n{many}\r\n");
+    let proxy = Proxy::start(Conduct::Answer(answer.leak()));
+    let (_authority, _server, mut settings) = tunneled(&proxy.url());
+    settings.set_fetch_retries(2).unwrap();
+    let error = failure(&client(&settings));
+    assert_eq!((error.status, error.retryable), (Status::Network, false), "{error}");
+    assert_eq!(proxy.heads().len(), 1);
+}
+
+#[test]
+fn a_message_names_the_proxy_where_it_is_the_proxy_that_fails() {
+    let silent = Proxy::start(Conduct::Silence);
+    let refusing = MockService::refused_url();
+    for (proxy_url, words) in [
+        (silent.url(), "within 100 ms"),
+        (refusing, "no connection to the proxy"),
+        ("http://proxy.test:3128".to_owned(), "host of the proxy proxy.test:3128"),
+    ] {
+        let (_authority, _server, mut tunnel) = tunneled(&proxy_url);
+        let service = MockService::start(Script::service());
+        let mut forward = through(&proxy_url, &service);
+        for settings in [&mut tunnel, &mut forward] {
+            settings.set_fetch_timeout(100).unwrap();
+            settings.set_lookup(std::sync::Arc::new(|_| Err(std::io::ErrorKind::NotFound.into())));
+            let error = failure(&client(settings));
+            let name = proxy_url.strip_prefix("http://").unwrap();
+            assert!(error.message.contains(&format!("the proxy {name}")), "{error}");
+            assert!(error.message.contains(words), "{error}");
+        }
+    }
 }
 
 #[test]
@@ -84,12 +166,23 @@ fn credentials_are_sent_as_the_url_spells_them() {
     let service = MockService::start(Script::service());
     // base64 of "user:pa:ss@1"
     let proxy = Proxy::start(Conduct::TunnelFor("Basic dXNlcjpwYTpzc0Ax"));
-    fetch(&client(&through(&proxy.url_for("user:pa%3Ass%401"), &service))).unwrap();
+    let url = proxy.url_for("user:pa%3Ass%401");
+    fetch(&client(&through(&url, &service))).unwrap();
+    let (_authority, _server, settings) = tunneled(&url);
+    fetch(&client(&settings)).unwrap();
 }
 
 #[test]
 fn wrong_credentials_are_final_and_never_repeated_in_a_message_or_log() {
     let service = MockService::start(Script::service());
+    let (_authority, server, _) = tunneled("http://proxy.test");
+    for server_url in [service.url(), server.url()] {
+        refuse_wrong_credentials(&server_url);
+    }
+    assert_eq!(service.connections_accepted(), 0);
+}
+
+fn refuse_wrong_credentials(server_url: &str) {
     let proxy = Proxy::start(Conduct::TunnelFor("Basic dXNlcjpyaWdodA=="));
     let lines = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     for credentials in ["user:hunter2", ""] {
@@ -97,7 +190,8 @@ fn wrong_credentials_are_final_and_never_repeated_in_a_message_or_log() {
             "" => proxy.url(),
             credentials => proxy.url_for(credentials),
         };
-        let mut settings = through(&url, &service);
+        let mut settings = config(server_url);
+        settings.set_proxy_url(&url).unwrap();
         let sink = std::sync::Arc::clone(&lines);
         settings.set_log(
             Level::Debug,
@@ -118,19 +212,17 @@ fn wrong_credentials_are_final_and_never_repeated_in_a_message_or_log() {
         assert!(!shown.contains("hunter2"), "{shown}");
     }
     assert!(!lines.lock().unwrap().is_empty());
-    assert_eq!(service.connections_accepted(), 0);
 }
 
 #[test]
-fn a_proxy_that_cannot_reach_the_service_is_a_network_failure_that_is_tried_again() {
-    let service = MockService::start(Script::service());
+fn a_proxy_that_makes_no_tunnel_is_a_network_failure_that_is_tried_again() {
     for answer in [
         "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 3\r\n\r\nbad",
         "HTTP/1.1 503 Service Unavailable\r\n\r\n",
         "HTTP/1.1 403 Forbidden\r\n\r\n",
     ] {
         let proxy = Proxy::start(Conduct::Answer(answer));
-        let mut settings = through(&proxy.url(), &service);
+        let (_authority, _server, mut settings) = tunneled(&proxy.url());
         settings.set_fetch_retries(1).unwrap();
         settings.set_fetch_retry_backoff_min(0).unwrap();
         let client = client(&settings);
@@ -162,17 +254,17 @@ fn a_proxy_that_talks_nonsense_or_leaves_is_a_failure_of_its_own() {
 
 #[test]
 fn what_a_proxy_sends_behind_its_answer_is_not_the_services() {
-    let service = MockService::start(Script::service());
     let proxy = Proxy::start(Conduct::TunnelAfter(
         "HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
     ));
-    let error = failure(&client(&through(&proxy.url(), &service)));
+    let (_authority, _server, settings) = tunneled(&proxy.url());
+    let error = failure(&client(&settings));
     assert_eq!(error.status, Status::Network, "{error}");
     assert!(error.message.contains("proxy"), "{error}");
 }
 
 #[test]
-fn a_tunnel_that_was_cut_while_idle_is_nobodys_error() {
+fn a_connection_through_a_proxy_that_was_cut_while_idle_is_nobodys_error() {
     let service = MockService::start(Script::service());
     let proxy = Proxy::start(Conduct::Tunnel);
     let client = client(&through(&proxy.url(), &service));
@@ -188,7 +280,7 @@ fn a_tunnel_that_was_cut_while_idle_is_nobodys_error() {
 }
 
 #[test]
-fn a_service_that_ends_a_kept_tunnel_on_a_request_is_asked_again_within_the_attempt() {
+fn a_service_that_ends_a_kept_connection_through_a_proxy_is_asked_again_within_the_attempt() {
     let service = MockService::start(Script::service());
     let proxy = Proxy::start(Conduct::Tunnel);
     let client = client(&through(&proxy.url(), &service));

@@ -18,6 +18,7 @@ use mock_service::{Answer, BlackHole, MockService, Script, Step};
 use support::net::{Dropping, Narrow, connecting_to};
 use support::proxy::{Conduct, Proxy};
 use support::stall::{self, Stall};
+use support::tls::{Authority, NAMES, TlsServer};
 use support::{
     LOCALHOST, PATIENCE, PROMISE, SLACK, TRIES, bounded, client, fetch, large_user, named_url,
     on_time, resolve_to, timed, timeouts, wait_until,
@@ -227,30 +228,34 @@ fn a_lookup_that_hangs_also_two_hundred_of_them_on_at_most_four_threads() {
     fetch(&client).unwrap();
 }
 
+/// What a proxy of this conduct comes to, with a tunnel and with a request that it forwards; then it is
+/// mended.
+fn a_proxy_ends_at_the_bound(conduct: &Conduct) {
+    let service = MockService::start(Script::service());
+    let authority = Authority::new();
+    let server = TlsServer::start(authority.certify(&NAMES).server_config(rustls::ALL_VERSIONS));
+    for (url, phase) in [(service.url(), Phase::FirstByte), (server.url(), Phase::Connect)] {
+        let proxy = Proxy::start(conduct.clone());
+        let mut config = bounded(&url, BOUND);
+        config.set_ca_file(authority.file()).unwrap();
+        config.set_proxy_url(&proxy.url()).unwrap();
+        let client = client(&config);
+        ends_at_its_bound(&client, &User::new(), phase);
+        proxy.behave(Conduct::Tunnel);
+        fetch(&client).unwrap();
+        assert_eq!(proxy.heads().len(), 2);
+    }
+}
+
 #[test]
 fn a_proxy_that_accepts_and_says_nothing() {
-    let service = MockService::start(Script::service());
-    let proxy = Proxy::start(Conduct::Silence);
-    let mut config = bounded(&service.url(), BOUND);
-    config.set_proxy_url(&proxy.url()).unwrap();
-    let client = client(&config);
-    ends_at_its_bound(&client, &User::new(), Phase::Connect);
-    proxy.behave(Conduct::Tunnel);
-    fetch(&client).unwrap();
-    assert_eq!(proxy.heads().len(), 2);
+    a_proxy_ends_at_the_bound(&Conduct::Silence);
 }
 
 #[test]
 fn a_proxy_whose_answer_drips() {
-    let service = MockService::start(Script::service());
     let drip = Conduct::Drip("HTTP/1.1 200 OK\r\nX-Long: x", Duration::from_millis(10));
-    let proxy = Proxy::start(drip);
-    let mut config = bounded(&service.url(), BOUND);
-    config.set_proxy_url(&proxy.url()).unwrap();
-    let client = client(&config);
-    ends_at_its_bound(&client, &User::new(), Phase::Connect);
-    proxy.behave(Conduct::Tunnel);
-    fetch(&client).unwrap();
+    a_proxy_ends_at_the_bound(&drip);
 }
 
 #[test]

@@ -1,73 +1,173 @@
-//! Opening a connection, as links of ureq's chain: a proxy's tunnel or our socket, then TLS, then
-//! the watch that sees what passes above it.
+//! Opening a connection: look up, race the addresses, shake hands, and through a proxy first to it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use ureq::Error;
-use ureq::unversioned::transport::{
-    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, NextTimeout,
-    RustlsConnector, Transport,
-};
+use http::Uri;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+use zeroize::Zeroizing;
 
-use super::control::Control;
+use super::USER_AGENT;
+use super::exchange_state::{ExchangeState, Peer, Shared};
+use super::failure::Failure;
+use super::proxy::{self, Proxy};
 use super::resolver::Resolver;
-use super::socket::{INPUT_BYTES, Socket};
+use super::response;
+use super::socket::Socket;
+use super::stream::{Sent, Stream};
+use super::wire::Wire;
 use crate::clock;
 use crate::deadline::Deadline;
-use crate::metrics::CloseReason;
 use crate::sys::{self, Enlisted, Interest};
 use crate::timings::Phase;
 
-/// The links, in the order in which a connection is built.
-pub fn chain(
-    control: &Arc<Control>,
-    resolver: &Arc<Resolver>,
-    tls: &Arc<RustlsConnector>,
-    through_proxy: bool,
-) -> impl Connector {
-    let socket = SocketConnector { control: Arc::clone(control), resolver: Arc::clone(resolver) };
-    ConnectProxyConnector::default()
-        .chain(socket)
-        .chain(TlsConnector { control: Arc::clone(control), tls: Arc::clone(tls) })
-        .chain(WatchConnector { control: Arc::clone(control), through_proxy })
+/// Where connections of a client lead, and by which way. The same in its forked children.
+pub struct Route {
+    pub host: String,
+    pub port: u16,
+    pub is_tls: bool,
+    pub proxy: Option<Proxy>,
 }
 
-/// Resolves and connects, unless a proxy's tunnel is there already.
-#[derive(Debug)]
-struct SocketConnector {
-    control: Arc<Control>,
-    resolver: Arc<Resolver>,
-}
-
-impl<In: Transport> Connector<In> for SocketConnector {
-    type Out = Either<In, Socket>;
-
-    fn connect(
-        &self,
-        details: &ConnectionDetails,
-        chained: Option<In>,
-    ) -> Result<Option<Self::Out>, Error> {
-        if let Some(tunnel) = chained {
-            return Ok(Some(Either::A(tunnel)));
+impl Route {
+    pub fn new(server: &Uri, proxy: Option<Proxy>) -> Self {
+        let is_tls = proxy::is_https(server);
+        Route {
+            host: server.host().unwrap_or_default().to_owned(),
+            port: server.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
+            is_tls,
+            proxy,
         }
-        let host = details.uri.host().ok_or(Error::HostNotFound)?;
-        let default_port = if details.needs_tls() { 443 } else { 80 };
-        let port = details.uri.port_u16().unwrap_or(default_port);
-        self.control.enter(Phase::Resolve);
-        let addresses = self.resolver.resolve(host, &self.control)?;
-        self.control.enter(Phase::Connect);
-        let winner = race(&addresses, port, &self.control);
-        let Racer { enlisted, stream, address } = winner.inspect_err(|_| {
-            self.resolver.distrust(host);
-        })?;
-        if addresses.len() > 1 {
-            self.resolver.prefer(host, address);
-        }
-        Ok(Some(Either::B(Socket::new(stream, enlisted, Arc::clone(&self.control)))))
     }
+
+    /// Whether a handshake is made on it.
+    pub fn needs_tls(&self) -> bool {
+        self.is_tls || self.proxy.as_ref().is_some_and(|proxy| proxy.is_tls)
+    }
+}
+
+/// What a connection is opened with.
+pub struct Connector<'a> {
+    pub route: &'a Route,
+    pub resolver: &'a Arc<Resolver>,
+    pub tls: Option<&'a Arc<ClientConfig>>,
+    pub shared: &'a Shared,
+}
+
+impl Connector<'_> {
+    /// A connection to the service, ready for a request.
+    pub fn connect(&self, state: &mut ExchangeState) -> Result<Stream, Failure> {
+        let Route { host, port, is_tls, proxy } = self.route;
+        let Some(proxy) = proxy else {
+            let stream = self.open(host, *port, state)?;
+            return if *is_tls { self.shake_hands(stream, host, state) } else { Ok(stream) };
+        };
+        state.peer = Peer::Proxy;
+        let mut stream = self.open(&proxy.host, proxy.port, state)?;
+        if proxy.is_tls {
+            stream = self.shake_hands(stream, &proxy.host, state)?;
+        }
+        if *is_tls {
+            state.enter(Phase::Connect); // the tunnel's turn, also after TLS with the proxy
+            tunnel(&mut stream, host, *port, proxy, state)?;
+            state.peer = Peer::Service;
+            stream = self.shake_hands(stream, host, state)?;
+        }
+        state.peer = Peer::Service;
+        Ok(stream)
+    }
+
+    fn open(&self, host: &str, port: u16, state: &mut ExchangeState) -> Result<Stream, Failure> {
+        state.enter(Phase::Resolve);
+        let addresses = in_turn(&self.resolver.resolve(host, state)?);
+        state.enter(Phase::Connect);
+        let mut race = Race { shared: self.shared, port, racers: Vec::new(), tried: 0 };
+        let winner = race.run(&addresses, state);
+        match &winner {
+            Ok(Racer { address, .. }) if addresses.len() > 1 => {
+                self.resolver.prefer(host, *address);
+            }
+            Ok(_) => {}
+            // The caller's wish says nothing of the addresses.
+            Err(_) if state.is_stopped_by_caller() => {}
+            Err(_) => self.resolver.distrust(host, &addresses[..race.tried]),
+        }
+        let Racer { enlisted, stream, .. } = winner?;
+        let socket = Socket::new(stream, enlisted, Arc::clone(&self.shared.metrics));
+        Ok(Stream::new(Wire::Plain(socket)))
+    }
+
+    fn shake_hands(
+        &self,
+        stream: Stream,
+        host: &str,
+        state: &mut ExchangeState,
+    ) -> Result<Stream, Failure> {
+        state.enter(Phase::Tls);
+        let fail = |error: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let config = self.tls.ok_or_else(|| io::Error::other("TLS was not set up"))?;
+        let name = ServerName::try_from(bare(host).to_owned())
+            .map_err(|_| fail(rustls::Error::General("the host is no name for TLS".to_owned())))?;
+        let tls = ClientConnection::new(Arc::clone(config), name).map_err(fail)?;
+        let mut stream = Stream::new(stream.into_wire().with_tls(tls));
+        stream.shake_hands(state)?;
+        Ok(stream)
+    }
+}
+
+/// A host without the brackets that an address of IPv6 has in a URL.
+fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// Has the proxy connect to the service (RFC 9110, section 9.3.6).
+fn tunnel(
+    stream: &mut Stream,
+    host: &str,
+    port: u16,
+    proxy: &Proxy,
+    state: &mut ExchangeState,
+) -> Result<(), Failure> {
+    let authorization = match &proxy.authorization {
+        Some(authorization) => {
+            Zeroizing::new(format!("proxy-authorization: {}\r\n", authorization.as_str()))
+        }
+        None => Zeroizing::default(),
+    };
+    let request = Zeroizing::new(format!(
+        "CONNECT {host}:{port} HTTP/1.1\r\nhost: {host}:{port}\r\n{}user-agent: {USER_AGENT}\r\n\r\n",
+        authorization.as_str()
+    ));
+    // An answer that comes before the end of so short a request is an answer.
+    let (Sent::All | Sent::Early(_)) = stream.send(request.as_bytes(), state)?;
+    let head = match response::read_head(stream, state) {
+        Err(Failure::Answer(why)) => return Err(Failure::ProxyAnswer(why)),
+        head => head?,
+    };
+    match head.status {
+        // What it says of a body is to be ignored: there is none.
+        200..=299 if stream.unread().is_empty() => Ok(()),
+        // What comes from a proxy behind its own answer would be taken for the service's.
+        200..=299 => Err(Failure::ProxyAnswer("it sent more than its answer")),
+        status => Err(Failure::ProxyStatus(status)),
+    }
+}
+
+/// The addresses with the families in turn, beginning with that of the first (RFC 8305, section 4).
+fn in_turn(addresses: &[IpAddr]) -> Vec<IpAddr> {
+    let first_is_v4 = addresses.first().is_some_and(IpAddr::is_ipv4);
+    let (mut one, mut other): (Vec<IpAddr>, Vec<IpAddr>) =
+        addresses.iter().partition(|address| address.is_ipv4() == first_is_v4);
+    let longer = one.len().max(other.len());
+    let mut turns = Vec::with_capacity(addresses.len());
+    for _ in 0..longer {
+        turns.extend((!one.is_empty()).then(|| one.remove(0)));
+        turns.extend((!other.is_empty()).then(|| other.remove(0)));
+    }
+    turns
 }
 
 /// Addresses tried at the same time; the last place in a wait is the bell's.
@@ -80,179 +180,113 @@ struct Racer {
     address: IpAddr,
 }
 
-/// Connects to the first of `addresses` that accepts.
-fn race(addresses: &[IpAddr], port: u16, control: &Control) -> io::Result<Racer> {
-    let mut untried = addresses.iter();
-    let mut racers: Vec<Racer> = Vec::new();
-    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    let mut next_start = clock::now();
-    loop {
-        let now = clock::now();
-        if (racers.is_empty() || next_start <= now)
-            && racers.len() < MAX_RACERS
-            && let Some(&address) = untried.next()
-        {
-            match sys::begin_connect(&SocketAddr::new(address, port)) {
-                Ok(stream) => {
-                    let enlisted = control.descriptors().enlist(&stream);
-                    racers.push(Racer { enlisted, stream, address });
-                }
-                Err(error) => {
+/// The race of a host's addresses, each with a head start before the next (RFC 8305, section 5).
+struct Race<'a> {
+    shared: &'a Shared,
+    port: u16,
+    /// The oldest first.
+    racers: Vec<Racer>,
+    /// How many of the addresses were given a start.
+    tried: usize,
+}
+
+impl Race<'_> {
+    /// Connects to the first of `addresses` that accepts.
+    fn run(&mut self, addresses: &[IpAddr], state: &mut ExchangeState) -> io::Result<Racer> {
+        let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        let mut next_start = clock::now();
+        loop {
+            state.check()?;
+            let now = clock::now();
+            if self.tried < addresses.len() && (self.racers.is_empty() || next_start <= now) {
+                let address = addresses[self.tried];
+                self.tried += 1;
+                next_start = now + state.head_start(now);
+                if let Err(error) = self.start(address) {
                     failure = error;
+                    next_start = now;
                     continue;
                 }
             }
-            next_start = now + control.head_start(now);
-        }
-        if racers.is_empty() {
-            return Err(failure);
-        }
-        let more = untried.len() > 0 && racers.len() < MAX_RACERS;
-        let until = if more { Deadline::at(next_start) } else { Deadline::NEVER };
-        let sources: Vec<_> =
-            racers.iter().map(|racer| (racer.stream.as_raw_fd(), Interest::Writable)).collect();
-        let ready = control.wait(&sources, until)?;
-        for i in (0..racers.len()).rev().filter(|i| ready & 1 << i != 0) {
-            let racer = racers.swap_remove(i);
-            match racer.stream.take_error()? {
-                None => return Ok(racer),
-                Some(error) => failure = error,
+            if self.racers.is_empty() {
+                return Err(failure);
             }
-            next_start = clock::now();
-        }
-    }
-}
-
-/// Wraps in TLS what needs it. The configuration behind it is shared by all connections of a
-/// client, and with it the sessions to resume.
-#[derive(Debug)]
-struct TlsConnector {
-    control: Arc<Control>,
-    tls: Arc<RustlsConnector>,
-}
-
-impl<In: Transport> Connector<In> for TlsConnector {
-    type Out = <RustlsConnector as Connector<In>>::Out;
-
-    fn connect(
-        &self,
-        details: &ConnectionDetails,
-        chained: Option<In>,
-    ) -> Result<Option<Self::Out>, Error> {
-        if details.needs_tls() {
-            self.control.enter(Phase::Tls);
-        }
-        self.tls.connect(details, chained)
-    }
-}
-
-/// Puts the watch on top, but not on a connection to a proxy, through which another is built.
-#[derive(Debug)]
-struct WatchConnector {
-    control: Arc<Control>,
-    through_proxy: bool,
-}
-
-impl<In: Transport> Connector<In> for WatchConnector {
-    type Out = Either<In, Watch<In>>;
-
-    fn connect(
-        &self,
-        details: &ConnectionDetails,
-        chained: Option<In>,
-    ) -> Result<Option<Self::Out>, Error> {
-        let Some(mut inner) = chained else { return Ok(None) };
-        // ureq runs the chain for the proxy itself with a configuration that names no proxy.
-        if self.through_proxy && details.config.proxy().is_none() {
-            self.control.enter(Phase::Connect); // the tunnel's turn, also after TLS with the proxy
-            return Ok(Some(Either::A(inner)));
-        }
-        // What comes from a proxy behind its own answer would be taken for the service's.
-        if !inner.buffers().input().is_empty() {
-            let why = "it sent more than its answer".to_owned();
-            return Err(Error::ConnectProxyFailed(why));
-        }
-        self.control.connection_opened();
-        Ok(Some(Either::B(Watch { inner, control: Arc::clone(&self.control) })))
-    }
-}
-
-fn is_reset(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted)
-}
-
-/// Sees what passes above TLS, and finds out whether a kept connection is open and clean.
-#[derive(Debug)]
-struct Watch<T> {
-    inner: T,
-    control: Arc<Control>,
-}
-
-impl<T: Transport> Transport for Watch<T> {
-    fn buffers(&mut self) -> &mut dyn Buffers {
-        self.inner.buffers()
-    }
-
-    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
-        self.inner.transmit_output(amount, timeout)
-    }
-
-    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
-        // Into a full buffer nothing is read, which would be taken for the end of the connection.
-        let unread = self.inner.buffers().input().len();
-        if unread >= INPUT_BYTES && !self.control.is_reading_body() {
-            return Err(Error::LargeResponseHeader(unread, INPUT_BYTES));
-        }
-        let received = match self.inner.await_input(timeout) {
-            // For ureq a reset is an end like any other, once the body has begun.
-            Err(Error::Io(reset)) if is_reset(&reset) && self.control.is_reading_body() => {
-                return Err(Error::Io(io::Error::other(reset)));
-            }
-            received => received?,
-        };
-        if received {
-            self.control.note_received();
-        }
-        Ok(received)
-    }
-
-    /// Asked twice: when the answer is complete, where what is buffered must be nothing, and
-    /// before the next request, where a read must find nothing either. That read goes through TLS,
-    /// which has messages of its own to take in and may hold bytes that the socket no longer has.
-    fn is_open(&mut self) -> bool {
-        if !self.inner.buffers().input().is_empty() {
-            self.control.set_close_reason(CloseReason::Unclean);
-            return false;
-        }
-        if !self.control.is_to_send() {
-            return true;
-        }
-        self.control.set_patient(false);
-        let read = self.inner.await_input(NextTimeout::default());
-        self.control.set_patient(true);
-        match read {
-            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.control.note_reused();
-                true
-            }
-            Ok(true) => {
-                self.control.set_close_reason(CloseReason::Unclean);
-                false
-            }
-            Ok(false) | Err(_) => {
-                self.control.set_close_reason(CloseReason::Peer);
-                false
+            let more = self.tried < addresses.len();
+            let until = if more { Deadline::at(next_start) } else { Deadline::NEVER };
+            match self.wait(until, state)? {
+                Ok(Some(winner)) => return Ok(winner),
+                Ok(None) => {}
+                Err(error) => {
+                    failure = error;
+                    next_start = clock::now();
+                }
             }
         }
     }
 
-    fn is_tls(&self) -> bool {
-        self.inner.is_tls()
+    fn start(&mut self, address: IpAddr) -> io::Result<()> {
+        if self.racers.len() == MAX_RACERS {
+            self.racers.remove(0); // it had the longest time
+        }
+        let stream = sys::begin_connect(&SocketAddr::new(address, self.port))?;
+        let enlisted = self.shared.descriptors.enlist(&stream);
+        self.racers.push(Racer { enlisted, stream, address });
+        Ok(())
+    }
+
+    /// Waits for one that is connected: none until then, or why one has failed.
+    fn wait(
+        &mut self,
+        until: Deadline,
+        state: &mut ExchangeState,
+    ) -> io::Result<Result<Option<Racer>, io::Error>> {
+        let sources: Vec<_> = self
+            .racers
+            .iter()
+            .map(|racer| (racer.stream.as_raw_fd(), Interest::Writable))
+            .collect();
+        let ready = state.wait(&sources, until)?;
+        let mut failure = None;
+        for i in (0..self.racers.len()).rev().filter(|i| ready & 1 << i != 0) {
+            let racer = self.racers.remove(i);
+            match connected(&racer.stream) {
+                Ok(()) => return Ok(Ok(Some(racer))),
+                Err(error) => failure = Some(error),
+            }
+        }
+        Ok(failure.map_or(Ok(None), Err))
     }
 }
 
-impl<T> Drop for Watch<T> {
-    fn drop(&mut self) {
-        self.control.connection_closed();
+fn connected(stream: &TcpStream) -> io::Result<()> {
+    if let Some(error) = stream.take_error()? {
+        return Err(error);
+    }
+    // A port of the ephemeral range that nobody listens to can be drawn for the connection itself.
+    if stream.local_addr()? == stream.peer_addr()? {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(list: &[&str]) -> Vec<IpAddr> {
+        list.iter().map(|address| address.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_families_take_turns_and_keep_their_own_order() {
+        for (given, turns) in [
+            (&[][..], &[][..]),
+            (&["::1"], &["::1"]),
+            (&["::1", "::2", "::3", "1.1.1.1"], &["::1", "1.1.1.1", "::2", "::3"]),
+            (&["1.1.1.1", "::1", "1.1.1.2", "1.1.1.3"], &["1.1.1.1", "::1", "1.1.1.2", "1.1.1.3"]),
+            (&["1.1.1.1", "1.1.1.2", "::1", "::2"], &["1.1.1.1", "::1", "1.1.1.2", "::2"]),
+        ] {
+            assert_eq!(in_turn(&addresses(given)), addresses(turns), "{given:?}");
+        }
     }
 }

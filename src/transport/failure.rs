@@ -1,9 +1,13 @@
 //! How an exchange fails below, and what its caller is told.
 
+use std::error::Error as StdError;
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use super::control::{Ended, Report};
+use super::exchange_state::{Ended, ExchangeState, Peer};
+use super::framing::Refusal;
+use super::stream::is_end;
 use crate::error::{Error, Status};
 use crate::schedule::Bound;
 use crate::timings::Phase;
@@ -11,131 +15,176 @@ use crate::timings::Phase;
 /// Why there is no body to decode.
 #[derive(Debug)]
 pub enum Failure {
-    /// ureq, or the socket below it, gave up.
-    Exchange(ureq::Error),
+    /// The connection failed, or TLS over it, or the exchange is to stop.
+    Io(io::Error),
     /// Another status than 200.
     Status { code: u16, retry_after: Option<Duration> },
-    /// The answer is complete and cannot be used: the reason.
-    Answer(&'static str),
+    /// What came cannot be used: the reason.
+    Answer(Refusal),
     /// The body is larger than it may be.
     TooLarge,
     /// There is no memory for the body.
     OutOfMemory,
+    /// The proxy made no connection, and said so by this status.
+    ProxyStatus(u16),
+    /// The proxy's answer cannot be used: the reason.
+    ProxyAnswer(Refusal),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
+            Some(Refused(refusal)) => Failure::Answer(refusal),
+            None => Failure::Io(error),
+        }
+    }
+}
+
+/// A refusal on its way through `io::Read`.
+#[derive(Debug)]
+pub struct Refused(Refusal);
+
+impl Refused {
+    pub fn error(refusal: Refusal) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, Refused(refusal))
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl StdError for Refused {}
+
+/// What messages name.
+#[derive(Debug)]
+pub struct Names {
+    /// The service: host and port.
+    pub server: String,
+    /// The proxy on the way to it: host and port, nothing of its credentials.
+    pub proxy: Option<String>,
+}
+
+impl Names {
+    fn peer(&self, peer: Peer) -> String {
+        match (&self.proxy, peer) {
+            (Some(proxy), Peer::Proxy) => format!("the proxy {proxy}"),
+            _ => self.server.clone(),
+        }
+    }
+
+    fn proxy(&self) -> &str {
+        self.proxy.as_deref().unwrap_or_default()
+    }
 }
 
 impl Failure {
     /// Whether the connection simply ended, as one does that was kept for too long.
     pub fn is_end_of_connection(&self) -> bool {
-        matches!(self, Failure::Exchange(ureq::Error::Io(error)) if is_end(error.kind()))
+        matches!(self, Failure::Io(error) if is_end(error.kind()))
     }
 
     /// What the caller is told. `timeout` is the attempt's own bound, `max_bytes` the body's.
     pub fn into_error(
         self,
-        report: &Report,
+        state: &ExchangeState,
         timeout: Bound,
         max_bytes: u64,
-        server: &str,
+        names: &Names,
     ) -> Error {
-        match report.ended {
-            Some(Ended::TimedOut(phase)) => return timed_out(phase, timeout, server),
+        // A status that came in time is the outcome, whatever happened after it.
+        if let Failure::Status { code, retry_after } = self {
+            return Error::http_status(code, retry_after);
+        }
+        match state.ended() {
+            Some(Ended::TimedOut(phase)) => return timed_out(phase, state.peer, timeout, names),
             Some(Ended::Canceled) => return Error::canceled(),
             Some(Ended::Cut) => return Error::closed(),
             None => {}
         }
         match self {
-            Failure::Exchange(error) => exchange_failed(error, report, server),
+            Failure::Io(error) => io_failed(&error, state, names),
             Failure::Status { code, retry_after } => Error::http_status(code, retry_after),
-            Failure::Answer(why) => unusable(server, why),
-            Failure::TooLarge => too_large(server, max_bytes),
-            Failure::OutOfMemory => unusable(server, "there is no memory for it"),
+            Failure::Answer(why) => unusable(names, why),
+            Failure::TooLarge => too_large(names, max_bytes),
+            Failure::OutOfMemory => unusable(names, "there is no memory for it"),
+            Failure::ProxyStatus(code) => proxy_refused(code, names),
+            Failure::ProxyAnswer(why) => Error::new(
+                Status::Network,
+                format!(
+                    "the proxy {} made no connection to {}: {why}",
+                    names.proxy(),
+                    names.server
+                ),
+            ),
         }
     }
 }
 
-const CUT: &str = "its body was cut: the connection ended before it was complete";
+const CUT: Refusal = "the connection closed before the body was complete";
 
-fn timed_out(phase: Phase, timeout: Bound, server: &str) -> Error {
+fn timed_out(phase: Phase, peer: Peer, timeout: Bound, names: &Names) -> Error {
+    let through = match (&names.proxy, peer) {
+        (Some(proxy), Peer::Proxy) => format!(" (the proxy {proxy})"),
+        (Some(proxy), Peer::Service) => format!(" (through the proxy {proxy})"),
+        (None, _) => String::new(),
+    };
     Error::timeout(
         phase,
-        format!("no complete answer from {server} within {timeout}: {}", phase.activity()),
+        format!(
+            "no complete answer from {} within {timeout}: {}{through}",
+            names.server,
+            phase.activity()
+        ),
     )
 }
 
-fn exchange_failed(error: ureq::Error, report: &Report, server: &str) -> Error {
-    use ureq::Error as E;
-    match error {
-        E::Io(error) => io_failed(&error, report, server),
-        E::Rustls(error) => tls_failed(&error, server),
-        E::Tls(why) => Error::new(Status::Tls, format!("TLS with {server} failed: {why}")),
-        E::TlsRequired => Error::new(Status::Tls, format!("TLS with {server} failed")),
-        E::BodyStalled => unusable(server, CUT),
-        E::LargeResponseHeader(..) => unusable(server, "its head is larger than 16 KiB"),
-        E::Protocol(why) => unusable(server, &format!("it is not HTTP/1.1 as it should be: {why}")),
-        E::ConnectProxyFailed(why) => proxy_failed(&why, server),
-        E::HostNotFound => Error::new(Status::Network, format!("{server} has no address")),
-        error => Error::new(Status::Network, format!("the exchange with {server} failed: {error}")),
+fn proxy_refused(code: u16, names: &Names) -> Error {
+    let (proxy, server) = (names.proxy(), &names.server);
+    if code != 407 {
+        return Error::new(
+            Status::Network,
+            format!("the proxy {proxy} made no connection to {server}: it answered {code}"),
+        );
     }
-}
-
-fn proxy_failed(why: &str, server: &str) -> Error {
-    // The status stands in the text alone, once as a number and once for its (missing) name.
-    let status = why.strip_prefix("proxy server responded ").and_then(|it| it.split('/').next());
-    let message = match status {
-        Some("407") => format!(
-            "the proxy wants other credentials for a connection to {server}: \
-             check the user and password in proxy_url, or in the environment's variable"
-        ),
-        Some(status) => format!("the proxy made no connection to {server}: it answered {status}"),
-        None => format!("the proxy made no connection to {server}: {why}"),
-    };
+    let message = format!(
+        "the proxy {proxy} rejected the credentials for {server} (407): check the user and \
+         password in proxy_url, or in the environment's variable"
+    );
     // The same credentials will not do later either, and may lock the account.
-    Error { retryable: status != Some("407"), ..Error::new(Status::Network, message) }
+    Error { retryable: false, ..Error::new(Status::Network, message) }
 }
 
-fn io_failed(error: &io::Error, report: &Report, server: &str) -> Error {
+fn io_failed(error: &io::Error, state: &ExchangeState, names: &Names) -> Error {
+    let (phase, peer) = (state.phase(), names.peer(state.peer));
     if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        return tls_failed(error, server);
+        return tls_failed(error, &peer);
     }
-    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>()) {
-        return Error::new(Status::Network, format!("the exchange with {server} failed: {error}"));
-    }
-    let phase = report.phase;
-    if is_end(error.kind()) && phase == Phase::Body && error.kind() == io::ErrorKind::UnexpectedEof
-    {
-        return unusable(server, CUT);
+    if phase == Phase::Body && error.kind() == io::ErrorKind::UnexpectedEof {
+        return unusable(names, CUT);
     }
     let what = match phase {
-        Phase::Resolve => format!("the host of {server} could not be looked up"),
-        Phase::Connect => format!("no connection to {server}"),
-        Phase::Tls => format!("the connection to {server} broke in the TLS handshake"),
-        _ => format!("the connection to {server} broke while {}", phase.activity()),
+        Phase::Resolve => format!("the host of {peer} could not be looked up"),
+        Phase::Connect => format!("no connection to {peer}"),
+        Phase::Tls => format!("the connection to {peer} broke in the TLS handshake"),
+        _ => format!("the connection to {peer} broke while {}", phase.activity()),
     };
     Error::new(Status::Network, format!("{what}: {error}"))
 }
 
-fn tls_failed(error: &rustls::Error, server: &str) -> Error {
+fn tls_failed(error: &rustls::Error, peer: &str) -> Error {
     Error::new(
         Status::Tls,
-        format!("TLS with {server} failed: {error}; check the certificate, ca_file and server_url"),
+        format!("TLS with {peer} failed: {error}; check the certificate, ca_file and server_url"),
     )
 }
 
-fn too_large(server: &str, max_bytes: u64) -> Error {
-    unusable(server, &format!("its body is larger than {max_bytes} bytes (max_response_bytes)"))
+fn too_large(names: &Names, max_bytes: u64) -> Error {
+    unusable(names, &format!("its body is larger than {max_bytes} bytes (max_response_bytes)"))
 }
 
-fn unusable(server: &str, why: &str) -> Error {
-    Error::new(Status::InvalidResponse, format!("the answer of {server} cannot be used: {why}"))
-}
-
-fn is_end(kind: io::ErrorKind) -> bool {
-    matches!(
-        kind,
-        io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::NotConnected
-    )
+fn unusable(names: &Names, why: &str) -> Error {
+    Error::new(Status::InvalidResponse, format!("unusable answer from {}: {why}", names.server))
 }

@@ -1,34 +1,42 @@
-//! One exchange with the service over one connection: the only room that knows ureq.
+//! One exchange with the service over one connection.
 //!
-//! From the outside in: [`Transport::exchange`] makes the request ([`request`]), has ureq run it
-//! over the connection ([`connector`], [`socket`], with names from [`resolver`]) and reads the
-//! answer ([`response`]). The [`control`] of the connection carries deadline and cancel down to
-//! the socket, and what happened back up, where [`failure`] puts it into the caller's terms.
+//! From the outside in: [`Transport::exchange`] opens a connection if there is none ([`connector`],
+//! with names from [`resolver`]), sends the request ([`request`]) and reads the answer ([`response`]:
+//! its [`head`], and by the [`framing`] its body). [`stream`] is where bytes are waited for, [`wire`]
+//! the socket with TLS over it, neither of which blocks. The [`exchange_state`] goes along: deadline,
+//! cancel and phase. [`failure`] puts what went wrong into the caller's terms.
 
 mod connector;
-mod control;
+mod exchange_state;
 mod failure;
+mod framing;
+mod head;
 mod proxy;
 mod request;
 mod resolver;
 mod response;
 mod socket;
+mod stream;
 mod tls;
+mod wire;
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ureq::Agent;
-use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as UreqResolver};
-use ureq::unversioned::transport::{NextTimeout, RustlsConnector};
+use rustls::ClientConfig;
+use zeroize::Zeroizing;
 
-pub use self::control::Shared;
-use self::control::{Control, Report};
-use self::failure::Failure;
-use self::request::Head;
+use self::connector::{Connector, Route};
+pub use self::exchange_state::Shared;
+use self::exchange_state::{Ended, ExchangeState};
+use self::failure::{Failure, Names};
+use self::head::{Head, Reuse};
+use self::request::Template;
 use self::resolver::Resolver;
+use self::response::Body;
+use self::stream::{Sent, Stream};
 use crate::cancel::Stop;
 use crate::clock;
 use crate::config::Config;
@@ -38,24 +46,29 @@ use crate::logger::{Level, Logger};
 use crate::metrics::CloseReason;
 use crate::options::FetchOptions;
 use crate::schedule::Bound;
-use crate::timings::Timings;
+use crate::sync::Mutex;
+use crate::timings::{Phase, Timings};
 
 const USER_AGENT: &str = concat!("libexperiment/", env!("CARGO_PKG_VERSION"));
 
 /// What the connections of a client have in common.
 pub struct Transport {
     settings: Arc<Settings>,
-    tls: Arc<RustlsConnector>,
+    /// What a handshake is made with; `None` if none is.
+    tls: Option<Arc<ClientConfig>>,
     resolver: Arc<Resolver>,
+    /// Connections that have been unused since before this are not used again: after it, one of them
+    /// gave no byte of an answer in time, and what cut its path may have cut theirs.
+    suspect_until: Mutex<Option<Instant>>,
     shared: Shared,
     logger: Arc<Logger>,
 }
 
 /// What was decided when the client was created, and holds in its forked children too.
 struct Settings {
-    head: Head,
-    server: String,
-    agent_config: ureq::config::Config,
+    template: Template,
+    route: Route,
+    names: Names,
     idle_timeout: Duration,
     max_lifetime: Limit,
     max_response_bytes: u64,
@@ -63,8 +76,16 @@ struct Settings {
 
 /// One place for a connection: open or not, it serves one exchange at a time.
 pub struct Connection {
-    agent: Agent,
-    control: Arc<Control>,
+    state: ExchangeState,
+    open: Option<Open>,
+    /// Room for a request, kept for the next.
+    output: Zeroizing<Vec<u8>>,
+}
+
+/// A connection that is open.
+struct Open {
+    stream: Stream,
+    since: Instant,
     last_used: Instant,
 }
 
@@ -79,6 +100,17 @@ pub struct Exchange<'a> {
     pub stop: Stop,
 }
 
+/// What is known of one try, when it has failed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// It went over a connection that had served before, open and clean as far as could be seen.
+    reused: bool,
+    /// Bytes of it were handed to the operating system.
+    sent: bool,
+    /// Bytes of an answer were read, as they are above TLS.
+    received: bool,
+}
+
 impl Transport {
     /// Reads the environment and the `ca_file` if they are wanted.
     pub fn new(
@@ -87,39 +119,30 @@ impl Transport {
         shared: Shared,
         logger: Arc<Logger>,
     ) -> Result<Self, Error> {
-        let head = Head::new(config.effective_server_url(), api_key)?;
-        let agent_config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .proxy(proxy::choose(config, head.uri())?)
-            .user_agent(USER_AGENT)
-            .tls_config(tls::config(config.ca_file.as_deref())?)
-            .input_buffer_size(socket::INPUT_BYTES)
-            .output_buffer_size(socket::OUTPUT_BYTES)
-            // Not less: ureq compares it with all that is there, be it a body. The watch sees to
-            // a head that fills the buffer.
-            .max_response_header_size(socket::INPUT_BYTES)
-            .max_idle_connections(1)
-            .max_idle_connections_per_host(1)
-            .max_idle_age(Duration::MAX) // ages are looked at here, in `retire`
-            .build();
-        let settings = Settings {
-            server: head.uri().authority().map(ToString::to_string).unwrap_or_default(),
-            head,
-            agent_config,
-            idle_timeout: config.idle_timeout,
-            max_lifetime: config.max_lifetime,
-            max_response_bytes: config.max_response_bytes,
+        let mut template = Template::new(config.effective_server_url(), api_key)?;
+        let proxy = proxy::choose(config, template.uri())?;
+        let names = Names {
+            server: template.uri().authority().map(ToString::to_string).unwrap_or_default(),
+            proxy: proxy.as_ref().map(proxy::Proxy::name),
         };
+        let route = Route::new(template.uri(), proxy);
+        if let Some(proxy) = route.proxy.as_ref().filter(|_| !route.is_tls) {
+            template.forward_by(api_key, proxy);
+        }
+        let tls = tls::config(config.ca_file.as_deref())?;
+        let lookup = Arc::clone(&config.lookup);
         Ok(Transport {
-            settings: Arc::new(settings),
-            tls: Arc::default(),
-            resolver: Resolver::new(
-                Arc::clone(&config.lookup),
-                Arc::clone(&shared.metrics),
-                &logger,
-            ),
+            tls: route.needs_tls().then_some(tls),
+            settings: Arc::new(Settings {
+                template,
+                route,
+                names,
+                idle_timeout: config.idle_timeout,
+                max_lifetime: config.max_lifetime,
+                max_response_bytes: config.max_response_bytes,
+            }),
+            resolver: Resolver::new(lookup, Arc::clone(&shared.metrics), &logger),
+            suspect_until: Mutex::new(None),
             shared,
             logger,
         })
@@ -129,8 +152,9 @@ impl Transport {
     pub fn in_child(&self, shared: Shared) -> Self {
         Transport {
             settings: Arc::clone(&self.settings),
-            tls: Arc::default(),
+            tls: self.tls.as_deref().map(tls::in_child),
             resolver: self.resolver.in_child(Arc::clone(&shared.metrics)),
+            suspect_until: Mutex::new(None),
             shared,
             logger: Arc::clone(&self.logger),
         }
@@ -138,15 +162,8 @@ impl Transport {
 
     /// A place for a connection, not open yet. Takes a descriptor.
     pub fn connection(&self) -> io::Result<Connection> {
-        let now = clock::now();
-        let control = Control::new(&self.shared, now)?;
-        Ok(Connection { agent: self.agent(&control), control, last_used: now })
-    }
-
-    fn agent(&self, control: &Arc<Control>) -> Agent {
-        let through_proxy = self.settings.agent_config.proxy().is_some();
-        let chain = connector::chain(control, &self.resolver, &self.tls, through_proxy);
-        Agent::with_parts(self.settings.agent_config.clone(), chain, ResolvedLater)
+        let state = ExchangeState::new(&self.shared, clock::now())?;
+        Ok(Connection { state, open: None, output: Zeroizing::default() })
     }
 
     /// Sends one request and reads its answer's body, over the kept connection or a new one.
@@ -156,90 +173,161 @@ impl Transport {
         connection: &mut Connection,
         exchange: &Exchange<'_>,
     ) -> (Result<Vec<u8>, Error>, Timings) {
-        let control = Arc::clone(&connection.control);
         let began = clock::now();
         self.retire(connection, began);
-        let attached = control.begin(exchange.deadline, exchange.stop.clone(), began);
-        let mut result = self.run(connection, exchange);
+        let attached = connection.state.begin(exchange.deadline, exchange.stop.clone(), began);
+        let mut progress = Progress::default();
+        let mut result = self.run(connection, exchange, &mut progress);
         if let Err(failure) = &result
-            && is_stale(failure, &control.report(), exchange.options)
+            && is_stale(failure, &connection.state, progress, exchange.options)
         {
             self.logger.log(Level::Debug, || "a kept connection had ended: repeated".to_owned());
             self.shared.metrics.stale_repeats.increment();
-            result = self.run(connection, exchange);
+            progress = Progress::default();
+            result = self.run(connection, exchange, &mut progress);
         }
         drop(attached);
-        connection.last_used = clock::now();
-        let report = control.finish(connection.last_used);
-        if report.reused {
+        let ended = clock::now();
+        let state = &mut connection.state;
+        let result = result.map_err(|failure| {
+            let Settings { max_response_bytes, names, .. } = &*self.settings;
+            failure.into_error(state, exchange.timeout, *max_response_bytes, names)
+        });
+        let mut timings = state.finish(ended);
+        timings.reused = progress.reused;
+        if progress.reused {
             self.shared.metrics.connections_reused.increment();
         }
-        let result = result.map_err(|failure| {
-            failure.into_error(
-                &report,
-                exchange.timeout,
-                self.settings.max_response_bytes,
-                &self.settings.server,
-            )
-        });
-        (result, report.timings)
-    }
-
-    /// Closes a kept connection that is too old, or was unused for too long.
-    fn retire(&self, connection: &mut Connection, now: Instant) {
-        let Some(opened) = connection.control.opened() else { return };
-        if now.saturating_duration_since(connection.last_used) >= self.settings.idle_timeout {
-            self.close(connection, CloseReason::Idle);
-        } else if Deadline::after(opened, self.settings.max_lifetime).has_passed(now) {
-            self.close(connection, CloseReason::Lifetime);
+        if matches!(state.ended(), Some(Ended::TimedOut(_)))
+            && progress.reused
+            && !progress.received
+        {
+            *self.suspect_until.lock() = Some(began);
         }
+        if let Some(open) = &mut connection.open {
+            open.last_used = ended;
+        }
+        (result, timings)
     }
 
+    /// Closes a kept connection that is too old, was unused for too long, or may be cut off.
+    fn retire(&self, connection: &mut Connection, now: Instant) {
+        let Some(open) = &connection.open else { return };
+        let unused = now.saturating_duration_since(open.last_used);
+        let reason = if unused >= self.settings.idle_timeout {
+            CloseReason::Idle
+        } else if Deadline::after(open.since, self.settings.max_lifetime).has_passed(now) {
+            CloseReason::Lifetime
+        } else if *self.suspect_until.lock() > Some(open.last_used) {
+            CloseReason::Suspect
+        } else {
+            return;
+        };
+        self.close(connection, reason);
+    }
+
+    /// One try. Leaves a connection behind only if it is clean.
     fn run(
         &self,
         connection: &mut Connection,
         exchange: &Exchange<'_>,
+        progress: &mut Progress,
     ) -> Result<Vec<u8>, Failure> {
-        let control = Arc::clone(&connection.control);
-        let request = self.settings.head.request(exchange.user, exchange.options);
-        let result = match connection.agent.run(request) {
-            Err(error) => Err(Failure::Exchange(error)),
-            Ok(mut response) => {
-                // Should ureq drop the connection when it has read the answer: that is why.
-                let is_last = response::is_last(&response);
-                control.set_close_reason(if is_last {
-                    CloseReason::Peer
-                } else {
-                    CloseReason::Unclean
-                });
-                let is_framed_once = response::is_framed_once(response.headers());
-                let max_bytes = self.settings.max_response_bytes;
-                let result = response::read(&mut response, max_bytes, &control);
-                if !matches!(result, Ok(_) | Err(Failure::Status { .. })) {
-                    control.set_close_reason(CloseReason::Failed);
-                }
-                drop(response);
-                if !is_framed_once {
-                    self.close(connection, CloseReason::Unclean);
-                }
-                result
+        let Connection { state, open, output } = connection;
+        state.check()?; // before a good connection is touched
+        let kept = open.take().and_then(|open| is_clean(open, state));
+        progress.reused = kept.is_some();
+        let mut open = match kept {
+            Some(open) => open,
+            None => {
+                let stream = self.connector().connect(state)?;
+                let now = clock::now();
+                Open { stream, since: now, last_used: now }
             }
         };
-        match &result {
-            Ok(_) | Err(Failure::Status { .. }) => {}
-            Err(_) => self.close(connection, CloseReason::Failed),
+        state.enter(Phase::Send);
+        let (result, close) = self.talk(&mut open.stream, state, exchange, output, progress);
+        match close {
+            None => connection.open = Some(open),
+            Some(reason) => open.stream.set_close_reason(reason),
         }
         result
     }
 
+    fn connector(&self) -> Connector<'_> {
+        Connector {
+            route: &self.settings.route,
+            resolver: &self.resolver,
+            tls: self.tls.as_ref(),
+            shared: &self.shared,
+        }
+    }
+
+    /// Request and answer, and why the connection is to be closed after them, if it is.
+    fn talk(
+        &self,
+        stream: &mut Stream,
+        state: &mut ExchangeState,
+        exchange: &Exchange<'_>,
+        output: &mut Zeroizing<Vec<u8>>,
+        progress: &mut Progress,
+    ) -> (Result<Vec<u8>, Failure>, Option<CloseReason>) {
+        let rest = self.settings.template.request(exchange.user, exchange.options, output);
+        let before = stream.passed();
+        let asked = ask(stream, state, [output, rest]);
+        progress.sent = stream.passed().sent > before.sent;
+        progress.received = stream.passed().received > before.received;
+        let (head, is_early) = match asked {
+            Ok(answer) => answer,
+            Err(failure) => return (Err(failure), Some(CloseReason::Failed)),
+        };
+        state.enter(Phase::Body);
+        let (result, is_read) = self.take_answer(stream, state, &head);
+        let close = match (&result, head.reuse) {
+            (Err(failure), _) if !matches!(failure, Failure::Status { .. }) => {
+                Some(CloseReason::Failed)
+            }
+            // Nobody listens to the rest of the request.
+            _ if is_early => Some(CloseReason::Peer),
+            (_, Reuse::Ends) => Some(CloseReason::Peer),
+            (_, Reuse::Yes) if is_read => None,
+            (_, Reuse::Yes | Reuse::Doubtful) => Some(CloseReason::Unclean),
+        };
+        (result, close)
+    }
+
+    /// Reads what follows the head, and whether nothing more can.
+    fn take_answer(
+        &self,
+        stream: &mut Stream,
+        state: &mut ExchangeState,
+        head: &Head,
+    ) -> (Result<Vec<u8>, Failure>, bool) {
+        let framing = match head.framing {
+            Ok(framing) => framing,
+            Err(why) => return (Err(Failure::Answer(why)), false),
+        };
+        let mut body = Body::new(stream, state, framing);
+        let result = match head.status {
+            200 => body.read_whole(head.coding, self.settings.max_response_bytes),
+            // In the way of a request that a proxy forwards, it is the proxy's.
+            407 if self.settings.route.proxy.is_some() => Err(Failure::ProxyStatus(407)),
+            code => {
+                body.drain();
+                Err(Failure::Status { code, retry_after: head.retry_after })
+            }
+        };
+        let is_done = body.is_done();
+        (result, is_done && stream.unread().is_empty())
+    }
+
     /// Closes a connection, if it is open, at once and without a word to the peer.
     pub fn close(&self, connection: &mut Connection, reason: CloseReason) {
-        connection.control.set_close_reason(reason);
-        connection.agent = self.agent(&connection.control);
+        if let Some(mut open) = connection.open.take() {
+            open.stream.set_close_reason(reason);
+        }
     }
-}
 
-impl Transport {
     /// Descriptors that a client of `pool_size` connections has open at most: a bell for each, and
     /// sockets that race to connect.
     pub fn max_descriptors(pool_size: usize) -> usize {
@@ -249,41 +337,67 @@ impl Transport {
 
 impl Connection {
     pub fn is_open(&self) -> bool {
-        self.control.opened().is_some()
+        self.open.is_some()
     }
+}
+
+/// A kept connection, if it is open and nothing has come over it since its last answer: that would be
+/// taken for the next one. The look goes through TLS, which has messages of its own to take in and
+/// may hold bytes that the socket no longer has.
+fn is_clean(mut open: Open, state: &mut ExchangeState) -> Option<Open> {
+    let reason = match open.stream.fill_now(state) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(open),
+        // Much of what is no data is nothing that a good server sends unasked.
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => CloseReason::Unclean,
+        Ok(1..) => CloseReason::Unclean,
+        Ok(0) | Err(_) => CloseReason::Peer,
+    };
+    open.stream.set_close_reason(reason);
+    None
+}
+
+/// Sends a request, in pieces, and reads the head of its answer. True with an answer that came before
+/// all was sent: nobody listens to the rest.
+fn ask(
+    stream: &mut Stream,
+    state: &mut ExchangeState,
+    pieces: [&[u8]; 2],
+) -> Result<(Head, bool), Failure> {
+    for piece in pieces {
+        let mut unsent = piece;
+        while let Sent::Early(taken) = stream.send(unsent, state)? {
+            unsent = &unsent[taken..];
+            if let Some(head) = response::read_early_head(stream, state)? {
+                return Ok((head, true));
+            }
+        }
+    }
+    state.enter(Phase::FirstByte);
+    Ok((response::read_head(stream, state)?, false))
 }
 
 /// Whether the request is to be repeated on a fresh connection: the kept one had ended before it
 /// gave a byte of an answer. A request that records an exposure is repeated only if nothing of it
 /// was sent, so that the exposure cannot count twice.
-fn is_stale(failure: &Failure, report: &Report, options: &FetchOptions) -> bool {
+fn is_stale(
+    failure: &Failure,
+    state: &ExchangeState,
+    progress: Progress,
+    options: &FetchOptions,
+) -> bool {
     let records_exposure = options.tracks_exposure == Some(true);
-    report.ended.is_none()
-        && report.reused
-        && !report.received
-        && !(records_exposure && report.sent)
+    state.ended().is_none()
+        && progress.reused
+        && !progress.received
+        && !(records_exposure && progress.sent)
         && failure.is_end_of_connection()
-}
-
-/// ureq resolves before every request, over a kept connection too. Ours is done by the connector,
-/// when there is something to connect to.
-#[derive(Debug)]
-struct ResolvedLater;
-
-impl UreqResolver for ResolvedLater {
-    fn resolve(
-        &self,
-        _: &http::Uri,
-        _: &ureq::config::Config,
-        _: NextTimeout,
-    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        Ok(self.empty())
-    }
 }
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transport").field("server", &self.settings.server).finish_non_exhaustive()
+        f.debug_struct("Transport")
+            .field("server", &self.settings.names.server)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,26 +1,75 @@
 //! Whether requests go through a proxy, decided once, when the client is created.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::Uri;
-use ureq::{Proxy, ProxyProtocol};
+use percent_encoding::percent_decode_str;
+use zeroize::Zeroizing;
 
 use crate::config::Config;
 use crate::error::Error;
 
+/// A proxy that speaks HTTP, over TLS if it asks for that.
+pub struct Proxy {
+    pub is_tls: bool,
+    /// As in its URL: an address of IPv6 is in brackets.
+    pub host: String,
+    pub port: u16,
+    /// What the field Proxy-Authorization holds.
+    pub authorization: Option<Zeroizing<String>>,
+}
+
+impl Proxy {
+    /// `[http[s]://][user[:password]@]host[:port]`, user and password percent-encoded. `None` for
+    /// everything else.
+    fn parse(url: &str) -> Option<Self> {
+        let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let uri: Uri = url.parse().ok()?;
+        let is_tls = match uri.scheme_str()? {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        let host = uri.host().filter(|host| !host.is_empty())?.to_owned();
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let authorization = match uri.authority()?.as_str().rsplit_once('@') {
+            Some((userinfo, _)) => Some(basic(userinfo)?),
+            None => None,
+        };
+        Some(Proxy { is_tls, host, port, authorization })
+    }
+
+    /// What messages call it: nothing of its credentials.
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
+/// RFC 7617: the credentials of the scheme Basic.
+fn basic(userinfo: &str) -> Option<Zeroizing<String>> {
+    let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8().ok().map(String::from);
+    let (user, password) = (decoded(user)?, Zeroizing::new(decoded(password)?));
+    let both = Zeroizing::new(format!("{user}:{}", password.as_str()));
+    Some(Zeroizing::new(format!("Basic {}", STANDARD.encode(both.as_bytes()))))
+}
+
 /// The proxy to use for `target`: the configured one, else the environment's unless that is off.
 pub fn choose(config: &Config, target: &Uri) -> Result<Option<Proxy>, Error> {
-    choose_from(config, target, |name| std::env::var(name).ok())
+    choose_from(config, target, |name| std::env::var_os(name))
 }
 
 fn choose_from(
     config: &Config,
     target: &Uri,
-    variable: impl Fn(&str) -> Option<String>,
+    variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<Proxy>, Error> {
     if let Some(url) = &config.proxy_url {
         // The value stays out of the message: it may hold a password.
-        return usable(url)
+        return Proxy::parse(url)
             .map(Some)
             .ok_or_else(|| Error::invalid_argument("proxy_url is no proxy that can be used"));
     }
@@ -30,11 +79,12 @@ fn choose_from(
     let set = |names: &[&str]| {
         names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()))
     };
-    if set(&["NO_PROXY", "no_proxy"]).is_some_and(|list| bypasses(&list, target)) {
+    // Of a list that is not UTF-8, the names that are can still be found.
+    let exceptions = set(&["NO_PROXY", "no_proxy"]);
+    if exceptions.is_some_and(|list| bypasses(&list.to_string_lossy(), target)) {
         return Ok(None);
     }
-    let is_https = target.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
-    let url = if is_https {
+    let url = if is_https(target) {
         set(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
     } else if variable("REQUEST_METHOD").is_some() {
         // Under CGI, HTTP_PROXY is the client's `Proxy` header (CVE-2016-5385).
@@ -43,30 +93,28 @@ fn choose_from(
         set(&["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
     };
     let Some(url) = url else { return Ok(None) };
-    usable(&url).map(Some).ok_or_else(|| {
+    url.to_str().and_then(Proxy::parse).map(Some).ok_or_else(|| {
         Error::invalid_argument(
             "the proxy named by the environment cannot be used, it must be http://host[:port]; \
-             mend the variable or set use_environment_proxy to 0",
+             fix the variable or set use_environment_proxy to 0",
         )
     })
 }
 
-/// A proxy that can be asked to CONNECT. ureq takes others too, and then goes past them.
-fn usable(url: &str) -> Option<Proxy> {
-    let proxy = Proxy::new(url).ok()?;
-    let connects = matches!(proxy.protocol(), ProxyProtocol::Http | ProxyProtocol::Https);
-    (connects && !proxy.host().is_empty()).then_some(proxy)
+pub fn is_https(uri: &Uri) -> bool {
+    uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
 }
 
-/// Whether a `NO_PROXY` list names the host of `target`. Entries are separated by commas or spaces:
+/// Whether a `NO_PROXY` list names the host of `target`. Entries are separated by commas, semicolons or
+/// whitespace:
 /// `*` for every host; a host or domain, with or without a leading dot or `*.`, for it and all
 /// below it; either with a port for that port alone; a block of addresses (`10.0.0.0/8`).
 fn bypasses(list: &str, target: &Uri) -> bool {
     let host = target.host().unwrap_or_default().to_ascii_lowercase();
     let host = host.trim_matches(['[', ']']);
-    let is_https = target.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
-    let port = target.port_u16().unwrap_or(if is_https { 443 } else { 80 });
-    list.split([',', ' ']).filter(|entry| !entry.is_empty()).any(|entry| {
+    let port = target.port_u16().unwrap_or(if is_https(target) { 443 } else { 80 });
+    let separates = |at: char| matches!(at, ',' | ';') || at.is_whitespace();
+    list.split(separates).filter(|entry| !entry.is_empty()).any(|entry| {
         if let Some((network, bits)) = entry.split_once('/') {
             return is_within(host, network, bits).unwrap_or(false);
         }
@@ -114,10 +162,10 @@ mod tests {
 
     fn chosen(config: &Config, target: &str, variables: &[(&str, &str)]) -> Option<String> {
         let find = |name: &str| {
-            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
         };
         let proxy = choose_from(config, &target.parse().unwrap(), find).unwrap();
-        proxy.map(|proxy| proxy.host().to_owned())
+        proxy.map(|proxy| proxy.host)
     }
 
     #[test]
@@ -151,6 +199,43 @@ mod tests {
     }
 
     #[test]
+    fn a_proxy_that_cannot_be_used_is_refused_and_never_gone_past() {
+        use std::os::unix::ffi::OsStringExt;
+        for value in [
+            &b"http://p\xff"[..],
+            b"\xff",
+            b"socks5://p",
+            b"http://",
+            b"http://u:%ff@p",
+            b"ftp://p",
+        ] {
+            let find =
+                |name: &str| (name == "HTTPS_PROXY").then(|| OsString::from_vec(value.to_vec()));
+            let chosen = choose_from(&Config::default(), &"https://host".parse().unwrap(), find);
+            assert!(chosen.is_err(), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_proxys_credentials_are_decoded_once_and_its_name_has_none() {
+        for (url, name, authorization) in [
+            ("http://p", "p:80", None),
+            ("p:3128", "p:3128", None),
+            ("https://p", "p:443", None),
+            ("http://[::1]:8", "[::1]:8", None),
+            ("http://user:pass@p:1", "p:1", Some("user:pass")),
+            ("user@p:1", "p:1", Some("user:")),
+            ("http://u%40x:p%25%3a+@p:1", "p:1", Some("u@x:p%:+")),
+            ("http://u:a:b@p:1", "p:1", Some("u:a:b")),
+        ] {
+            let proxy = Proxy::parse(url).expect(url);
+            assert_eq!(proxy.name(), name, "{url}");
+            let expected = authorization.map(|it| format!("Basic {}", STANDARD.encode(it)));
+            assert_eq!(proxy.authorization.as_ref().map(|it| it.as_str().to_owned()), expected);
+        }
+    }
+
+    #[test]
     fn no_proxy_names_hosts_domains_ports_and_everything() {
         for (list, target, bypass) in [
             ("*", "https://api.lab.amplitude.com", true),
@@ -159,6 +244,11 @@ mod tests {
             ("*.amplitude.com", "https://api.lab.amplitude.com", true),
             ("api.lab.amplitude.com", "https://API.lab.amplitude.com", true),
             ("example.com, amplitude.com", "https://api.lab.amplitude.com", true),
+            ("example.com;amplitude.com", "https://api.lab.amplitude.com", true),
+            ("example.com\namplitude.com\n", "https://api.lab.amplitude.com", true),
+            ("example.com\t amplitude.com", "https://api.lab.amplitude.com", true),
+            ("example.com\r\n;, amplitude.com", "https://api.lab.amplitude.com", true),
+            ("example.com;tude.com", "https://api.lab.amplitude.com", false),
             ("tude.com", "https://api.lab.amplitude.com", false),
             ("lab", "https://api.lab.amplitude.com", false),
             ("", "https://api.lab.amplitude.com", false),

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::control::Control;
+use super::exchange_state::ExchangeState;
 use crate::cancel::Bell;
 use crate::clock;
 use crate::contain::contain;
@@ -38,6 +38,8 @@ const STACK_BYTES: usize = 512 << 10;
 #[derive(Debug, Default)]
 struct Host {
     addresses: Vec<IpAddr>,
+    /// Those that were tried in vain when a connection was opened last.
+    failed: Vec<IpAddr>,
     fresh_until: Option<Instant>,
     /// The number of the lookup under way, unless it was given up.
     looking: Option<u64>,
@@ -96,17 +98,21 @@ impl Resolver {
         })
     }
 
-    /// The addresses of `host`, the one that served last in front. Waits on `control`'s bell and
+    /// The addresses of `host`, the one that served last in front. Waits on `state`'s bell and
     /// fails as it does; a name that cannot be found fails with what the system says of it.
-    pub fn resolve(self: &Arc<Self>, host: &str, control: &Control) -> io::Result<Vec<IpAddr>> {
+    pub fn resolve(
+        self: &Arc<Self>,
+        host: &str,
+        state: &mut ExchangeState,
+    ) -> io::Result<Vec<IpAddr>> {
         if let Some(literal) = literal(host) {
             return Ok(vec![literal]);
         }
         let began = clock::now();
-        let patient_until = began + control.head_start(began);
+        let patient_until = began + state.head_start(began);
         let mut awaited = None;
         loop {
-            let until = match self.look(host, awaited, control.bell()) {
+            let until = match self.look(host, awaited, state.bell()) {
                 Found::Addresses(addresses) => return Ok(addresses),
                 Found::LastGood { addresses, warning } => {
                     self.warn(warning);
@@ -119,7 +125,7 @@ impl Resolver {
                 }
                 // The lookup goes on; whoever comes after it has its answer.
                 Found::Wait { known, .. } if patient_until <= clock::now() => {
-                    self.make_do(host, awaited, control.bell());
+                    self.make_do(host, awaited, state.bell());
                     return Ok(known);
                 }
                 Found::Wait { lookup, .. } => {
@@ -127,8 +133,8 @@ impl Resolver {
                     Deadline::at(patient_until)
                 }
             };
-            if let Err(stopped) = control.sleep(until) {
-                self.give_up(host, awaited, control.bell());
+            if let Err(stopped) = state.sleep(until) {
+                self.give_up(host, awaited, state.bell());
                 return Err(stopped);
             }
         }
@@ -195,6 +201,7 @@ impl Resolver {
         match found {
             Ok(mut addresses) => {
                 keep_order(&mut addresses, known.addresses.first());
+                addresses.sort_by_key(|address| known.failed.contains(address)); // stable
                 known.addresses = addresses;
                 known.fresh_until = Some(clock::now() + FRESH_FOR);
                 known.failure = None;
@@ -244,17 +251,21 @@ impl Resolver {
         }
     }
 
-    /// No address of it accepted a connection: whoever comes next asks again, since the name may
-    /// have moved.
-    pub fn distrust(&self, host: &str) {
+    /// None of the addresses that were `tried` accepted a connection: whoever comes next asks again,
+    /// since the name may have moved, and tries the others first.
+    pub fn distrust(&self, host: &str, tried: &[IpAddr]) {
         if let Some(known) = self.state.lock().hosts.get_mut(host) {
             known.fresh_until = None;
+            known.failed.clear();
+            known.failed.extend_from_slice(tried);
+            known.addresses.sort_by_key(|address| tried.contains(address)); // stable
         }
     }
 
     /// Puts the address that accepted a connection in front, for the next time.
     pub fn prefer(&self, host: &str, address: IpAddr) {
         if let Some(known) = self.state.lock().hosts.get_mut(host) {
+            known.failed.clear();
             keep_order(&mut known.addresses, Some(&address));
         }
     }
@@ -295,7 +306,7 @@ mod tests {
     use crate::cancel::Stop;
     use crate::deadline::{Deadline, Limit};
     use crate::sys::Descriptors;
-    use crate::transport::control::Shared;
+    use crate::transport::exchange_state::Shared;
 
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -307,13 +318,13 @@ mod tests {
         (Resolver::new(Arc::new(lookup), Arc::clone(&metrics), &logger), metrics)
     }
 
-    fn control(millis: u64) -> Arc<Control> {
+    fn state(millis: u64) -> ExchangeState {
         let now = Instant::now();
         let shared = Shared::new(Descriptors::new(0));
-        let control = Control::new(&shared, now).unwrap();
+        let mut state = ExchangeState::new(&shared, now).unwrap();
         let deadline = Deadline::after(now, Limit::millis(millis));
-        assert!(control.begin(deadline, Stop::default(), now).is_none());
-        control
+        assert!(state.begin(deadline, Stop::default(), now).is_none());
+        state
     }
 
     /// Long enough that a test which waits for it has failed.
@@ -323,7 +334,7 @@ mod tests {
     fn a_literal_is_never_looked_up() {
         let (resolver, metrics) = resolver(|_| unreachable!());
         for (host, address) in [("127.0.0.1", "127.0.0.1"), ("[::1]", "::1")] {
-            let found = resolver.resolve(host, &control(LONG)).unwrap();
+            let found = resolver.resolve(host, &mut state(LONG)).unwrap();
             assert_eq!(found, [address.parse::<IpAddr>().unwrap()]);
         }
         assert_eq!(metrics.lookups.value(), 0);
@@ -342,11 +353,11 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..16 {
                 let resolver = &resolver;
-                scope.spawn(move || resolver.resolve("host", &control(LONG)).unwrap());
+                scope.spawn(move || resolver.resolve("host", &mut state(LONG)).unwrap());
             }
             release.send(()).unwrap();
         });
-        resolver.resolve("host", &control(LONG)).unwrap();
+        resolver.resolve("host", &mut state(LONG)).unwrap();
         assert_eq!(asked.load(Ordering::SeqCst), 1);
     }
 
@@ -361,7 +372,7 @@ mod tests {
             Ok(vec![ADDRESS])
         });
         for _ in 0..10 {
-            let error = resolver.resolve("host", &control(5)).unwrap_err();
+            let error = resolver.resolve("host", &mut state(5)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         }
         assert_eq!(metrics.lookups.value(), MAX_LOOKUPS as u64);
@@ -377,9 +388,9 @@ mod tests {
             0 => Err(io::Error::other("no such host")),
             _ => Ok(vec![ADDRESS]),
         });
-        let error = resolver.resolve("host", &control(LONG)).unwrap_err();
+        let error = resolver.resolve("host", &mut state(LONG)).unwrap_err();
         assert_eq!(error.to_string(), "no such host");
-        assert_eq!(resolver.resolve("host", &control(LONG)).unwrap(), [ADDRESS]);
+        assert_eq!(resolver.resolve("host", &mut state(LONG)).unwrap(), [ADDRESS]);
     }
 
     #[test]
@@ -396,10 +407,10 @@ mod tests {
             _ => Err(io::Error::other("no such host")),
         };
         let resolver = Resolver::new(Arc::new(lookup), Arc::default(), &logger);
-        resolver.resolve("host", &control(LONG)).unwrap();
+        resolver.resolve("host", &mut state(LONG)).unwrap();
         for _ in 0..2 {
             resolver.state.lock().hosts.get_mut("host").unwrap().fresh_until = None;
-            resolver.resolve("host", &control(LONG)).unwrap();
+            resolver.resolve("host", &mut state(LONG)).unwrap();
         }
         let me = std::thread::current().id();
         assert_eq!(*warned.lock(), [me, me], "once for each lookup that failed");
@@ -416,7 +427,7 @@ mod tests {
             Ok(vec![ADDRESS])
         };
         let resolver = Resolver::new(Arc::new(lookup), Arc::default(), &logger);
-        resolver.resolve("host", &control(5)).unwrap_err();
+        resolver.resolve("host", &mut state(5)).unwrap_err();
         drop((resolver, logger));
         assert_eq!(Arc::strong_count(&sink), 1);
         drop(gate);
@@ -429,9 +440,9 @@ mod tests {
             0 => Ok(vec![ADDRESS]),
             _ => Err(io::Error::other("no such host")),
         });
-        resolver.resolve("host", &control(LONG)).unwrap();
+        resolver.resolve("host", &mut state(LONG)).unwrap();
         resolver.state.lock().hosts.get_mut("host").unwrap().fresh_until = None;
-        assert_eq!(resolver.resolve("host", &control(LONG)).unwrap(), [ADDRESS]);
+        assert_eq!(resolver.resolve("host", &mut state(LONG)).unwrap(), [ADDRESS]);
     }
 
     #[test]
@@ -446,15 +457,15 @@ mod tests {
                 Ok(vec![])
             }
         });
-        resolver.resolve("host", &control(LONG)).unwrap();
+        resolver.resolve("host", &mut state(LONG)).unwrap();
         resolver.state.lock().hosts.get_mut("host").unwrap().fresh_until = None;
         for _ in 0..3 {
             // A quarter of the time is what the first of them waits for the new answer.
-            assert_eq!(resolver.resolve("host", &control(40)).unwrap(), [ADDRESS]);
+            assert_eq!(resolver.resolve("host", &mut state(40)).unwrap(), [ADDRESS]);
         }
         assert_eq!((metrics.lookups.value(), metrics.lookups_abandoned.value()), (2, 1));
         resolver.state.lock().hosts.get_mut("host").unwrap().fresh_until = None;
-        assert_eq!(resolver.resolve("host", &control(40)).unwrap(), [ADDRESS]);
+        assert_eq!(resolver.resolve("host", &mut state(40)).unwrap(), [ADDRESS]);
         assert_eq!(metrics.lookups.value(), 3, "it is asked again");
         drop(hold);
     }
@@ -463,8 +474,8 @@ mod tests {
     fn the_address_that_served_last_comes_first() {
         let other = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
         let (resolver, _) = resolver(move |_| Ok(vec![ADDRESS, other]));
-        assert_eq!(resolver.resolve("host", &control(LONG)).unwrap(), [ADDRESS, other]);
+        assert_eq!(resolver.resolve("host", &mut state(LONG)).unwrap(), [ADDRESS, other]);
         resolver.prefer("host", other);
-        assert_eq!(resolver.resolve("host", &control(LONG)).unwrap(), [other, ADDRESS]);
+        assert_eq!(resolver.resolve("host", &mut state(LONG)).unwrap(), [other, ADDRESS]);
     }
 }

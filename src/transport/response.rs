@@ -1,19 +1,14 @@
-//! The answer: its status, whether its framing leaves doubts, and its body within the limit.
+//! The answer as it comes: its head, then its body within the limit, packed or not.
 
 use std::io::{self, Read};
 
 use flate2::read::MultiGzDecoder;
-use http::header::{
-    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, RETRY_AFTER,
-    TRANSFER_ENCODING,
-};
-use http::{Response, Version};
-use ureq::{Body, BodyReader};
 
-use super::control::Control;
-use super::failure::Failure;
-use crate::retry;
-use crate::timings::Phase;
+use super::exchange_state::ExchangeState;
+use super::failure::{Failure, Refused};
+use super::framing::Framing;
+use super::head::{Coding, Head, Parsed};
+use super::stream::{INPUT_BYTES, Stream};
 
 /// A body of another status than 200 up to this size is read off, if it is there already.
 const DRAINED_BYTES: u64 = 8 << 10;
@@ -28,75 +23,203 @@ const STEP_BYTES: usize = 256 << 10;
 /// The most that is unpacked before the deadline is looked at again: two hundred empty members.
 const PACKED_BYTES: usize = 4 << 10;
 
-/// Reads the answer to its end. Whatever is left of it when this fails goes with its connection.
-pub fn read(
-    response: &mut Response<Body>,
-    max_bytes: u64,
-    control: &Control,
-) -> Result<Vec<u8>, Failure> {
-    control.enter(Phase::Body);
-    let status = response.status().as_u16();
-    if status != 200 {
-        drain(response.body_mut(), control);
-        let headers = response.headers();
-        let date = text(headers, DATE);
-        let retry_after =
-            text(headers, RETRY_AFTER).and_then(|value| retry::retry_after(value, date));
-        return Err(Failure::Status { code: status, retry_after });
+/// Reads the head of the answer; interim ones before it are passed over.
+pub fn read_head(stream: &mut Stream, state: &mut ExchangeState) -> Result<Head, Failure> {
+    loop {
+        if let Some(head) = parse_head(stream, state)? {
+            return Ok(head);
+        }
+        fill_head(stream, state)?;
     }
-    let is_gzip = is_gzip(response.headers())?;
-    let length = text(response.headers(), CONTENT_LENGTH).and_then(|value| value.parse().ok());
-    // Packed, a body may be longer than what comes of it.
-    if !is_gzip && length.is_some_and(|length: u64| length > max_bytes) {
-        return Err(Failure::TooLarge);
+}
+
+/// The same once the peer has begun to speak while it should have listened: `None` if all that it
+/// said is that the request may go on.
+pub fn read_early_head(
+    stream: &mut Stream,
+    state: &mut ExchangeState,
+) -> Result<Option<Head>, Failure> {
+    loop {
+        match parse_head(stream, state)? {
+            Some(head) => return Ok(Some(head)),
+            None if stream.unread().is_empty() => return Ok(None),
+            None => fill_head(stream, state)?,
+        }
     }
-    let body = response.body_mut();
-    if is_gzip {
-        return unpack(body, max_bytes, control);
+}
+
+/// Reads the head from what is there; `None` if it is not whole.
+fn parse_head(stream: &mut Stream, state: &mut ExchangeState) -> Result<Option<Head>, Failure> {
+    while !stream.unread().is_empty() {
+        match Head::parse(stream.unread_mut()).map_err(Failure::Answer)? {
+            Parsed::Final(head, length) => {
+                stream.consume(length);
+                return Ok(Some(head));
+            }
+            Parsed::Interim(length) => {
+                stream.consume(length);
+                state.check()?;
+            }
+            Parsed::Partial if stream.is_full() => {
+                return Err(Failure::Answer("its head is larger than 16 KiB"));
+            }
+            Parsed::Partial => break,
+        }
     }
-    let expected = length.map_or(FIRST_BYTES, |length| length as usize);
-    read_all(body.with_config().reader(), expected, max_bytes, control)
+    Ok(None)
+}
+
+fn fill_head(stream: &mut Stream, state: &mut ExchangeState) -> Result<(), Failure> {
+    match stream.fill(false, state)? {
+        0 => Err(Failure::Io(io::ErrorKind::UnexpectedEof.into())),
+        _ => Ok(()),
+    }
+}
+
+/// The body of an answer, without its framing.
+pub struct Body<'a> {
+    stream: &'a mut Stream,
+    state: &'a mut ExchangeState,
+    framing: Framing,
+}
+
+impl<'a> Body<'a> {
+    pub fn new(stream: &'a mut Stream, state: &'a mut ExchangeState, framing: Framing) -> Self {
+        Body { stream, state, framing }
+    }
+
+    /// Whether all of it was read.
+    pub fn is_done(&self) -> bool {
+        self.framing.is_done()
+    }
+
+    /// Reads all of it, up to `max_bytes` of what it holds.
+    pub fn read_whole(&mut self, coding: Coding, max_bytes: u64) -> Result<Vec<u8>, Failure> {
+        match (coding, self.framing) {
+            (Coding::Gzip, _) => unpack(self, max_bytes),
+            (Coding::Other, _) => {
+                Err(Failure::Answer("it is encoded in another way than the gzip that was offered"))
+            }
+            (Coding::Identity, Framing::Length(length)) if length > max_bytes => {
+                Err(Failure::TooLarge)
+            }
+            (Coding::Identity, Framing::Length(length)) => {
+                read_all(self, length as usize, max_bytes)
+            }
+            (Coding::Identity, _) => read_all(self, FIRST_BYTES, max_bytes),
+        }
+    }
+
+    /// Reads off a small body that nobody wants, without waiting for it, to keep the connection. In
+    /// few reads: one that comes in crumbs (tiny chunks in much framing) is not worth it.
+    pub fn drain(&mut self) {
+        const READS: usize = 32;
+
+        let mut left = DRAINED_BYTES;
+        for _ in 0..READS {
+            while self.skip_framing().is_ok() {
+                let there = self.stream.unread().len() as u64;
+                let amount = there.min(self.framing.plain_bytes()).min(left);
+                if amount == 0 {
+                    break;
+                }
+                self.take(amount as usize);
+                left -= amount;
+            }
+            let is_readable = self.stream.unread().is_empty() && left > 0 && !self.is_done();
+            if !is_readable || !matches!(self.stream.fill_now(self.state), Ok(1..)) {
+                break;
+            }
+        }
+    }
+
+    fn skip_framing(&mut self) -> io::Result<()> {
+        let skipped = self.framing.skip(self.stream.unread()).map_err(Refused::error)?;
+        self.stream.consume(skipped);
+        Ok(())
+    }
+
+    /// The connection has ended: in good order, if that is what tells the end of the body.
+    fn ended(&mut self) -> io::Result<usize> {
+        if self.framing != Framing::UntilClose {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.framing = Framing::Length(0);
+        Ok(0)
+    }
+
+    fn take(&mut self, amount: usize) {
+        self.stream.consume(amount);
+        self.framing.advance(amount as u64);
+    }
+}
+
+impl Read for Body<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.skip_framing()?;
+            if self.is_done() {
+                return Ok(0);
+            }
+            let plain = usize::try_from(self.framing.plain_bytes()).unwrap_or(usize::MAX);
+            let unread = self.stream.unread();
+            let amount = unread.len().min(into.len()).min(plain);
+            if amount > 0 {
+                into[..amount].copy_from_slice(&unread[..amount]);
+                self.take(amount);
+                return Ok(amount);
+            }
+            let most = into.len().min(plain);
+            if most < INPUT_BYTES {
+                if self.stream.fill(true, self.state)? == 0 {
+                    return self.ended();
+                }
+            } else {
+                // A large piece takes no way round by the buffer.
+                let amount = self.stream.read_through(&mut into[..most], self.state)?;
+                self.framing.advance(amount as u64);
+                return if amount == 0 { self.ended() } else { Ok(amount) };
+            }
+        }
+    }
+}
+
+/// What is read while somebody looks at the clock.
+trait Source: Read {
+    fn check(&mut self) -> io::Result<()>;
+}
+
+impl Source for Body<'_> {
+    fn check(&mut self) -> io::Result<()> {
+        self.state.check()
+    }
 }
 
 /// On its own: the decoder has forty kilobytes, which it puts together on the stack. Inlined, every
 /// fetch would take them, packed or not, and each thread that ever made one would keep them.
 #[inline(never)]
-fn unpack(body: &mut Body, max_bytes: u64, control: &Control) -> Result<Vec<u8>, Failure> {
-    let mut packed = Packed { body: body.with_config().reader(), control, failure: None };
-    let read = read_all(MultiGzDecoder::new(&mut packed), FIRST_BYTES, max_bytes, control);
+fn unpack(body: &mut Body<'_>, max_bytes: u64) -> Result<Vec<u8>, Failure> {
+    let mut packed = Packed { body, failure: None };
+    let read = read_all(&mut MultiGzDecoder::new(&mut packed), FIRST_BYTES, max_bytes);
     match (read, packed.failure) {
-        (Err(_), Some(error)) => Err(Failure::Exchange(error.into())),
-        (Err(Failure::Exchange(_)), None) => {
-            Err(Failure::Answer("its gzip data is damaged or cut"))
-        }
+        (Err(_), Some(error)) => Err(Failure::Io(error)),
+        (Err(Failure::Io(_)), None) => Err(Failure::Answer("its gzip data is damaged or cut")),
         (read, _) => read,
-    }
-}
-
-/// ureq could unpack by itself, but would take the headers away that tell how a body is framed.
-fn is_gzip(headers: &HeaderMap) -> Result<bool, Failure> {
-    match text(headers, CONTENT_ENCODING).map(str::to_ascii_lowercase).as_deref() {
-        None | Some("identity") => Ok(false),
-        Some("gzip" | "x-gzip") => Ok(true),
-        Some(_) => {
-            Err(Failure::Answer("it is encoded in another way than the gzip that was offered"))
-        }
     }
 }
 
 /// The body as it comes over the wire. Keeps the error that ended it, so that a broken connection
 /// is not taken for damaged data.
-struct Packed<'a> {
-    body: BodyReader<'a>,
-    control: &'a Control,
+struct Packed<'a, 'b> {
+    body: &'a mut Body<'b>,
     failure: Option<io::Error>,
 }
 
-impl Read for Packed<'_> {
+impl Read for Packed<'_, '_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let most = into.len().min(PACKED_BYTES);
         // Asked for as long as nothing comes of it: the decoder itself looks at no clock.
-        let read = self.control.check(false).and_then(|()| self.body.read(&mut into[..most]));
+        let read = self.body.check().and_then(|()| self.body.read(&mut into[..most]));
         read.map_err(|error| {
             let kind = error.kind();
             self.failure = Some(error);
@@ -105,12 +228,13 @@ impl Read for Packed<'_> {
     }
 }
 
-fn read_all(
-    mut from: impl Read,
-    expected: usize,
-    max_bytes: u64,
-    control: &Control,
-) -> Result<Vec<u8>, Failure> {
+impl Source for MultiGzDecoder<&mut Packed<'_, '_>> {
+    fn check(&mut self) -> io::Result<()> {
+        self.get_mut().body.check()
+    }
+}
+
+fn read_all(from: &mut impl Source, expected: usize, max_bytes: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let mut filled = 0;
     loop {
@@ -121,87 +245,16 @@ fn read_all(
             bytes.try_reserve(more).map_err(|_| Failure::OutOfMemory)?;
             bytes.resize(filled + more, 0);
         }
-        match from.read(&mut bytes[filled..]) {
-            Ok(0) => break,
-            Ok(amount) => filled += amount,
-            Err(error) => return Err(Failure::Exchange(error.into())),
+        match from.read(&mut bytes[filled..])? {
+            0 => break,
+            amount => filled += amount,
         }
         if filled as u64 > max_bytes {
             return Err(Failure::TooLarge);
         }
         // Unpacking goes on for long without a look at the socket.
-        control.check(false).map_err(|error| Failure::Exchange(error.into()))?;
+        from.check()?;
     }
     bytes.truncate(filled);
     Ok(bytes)
-}
-
-/// Reads off a small body that nobody wants, without waiting for it, to keep the connection. In few
-/// reads: one that comes in crumbs (tiny chunks in much framing) is not worth it.
-fn drain(body: &mut Body, control: &Control) {
-    const READS: usize = 32;
-
-    control.set_patient(false);
-    let mut rest = [0; 1024];
-    let mut reader = body.with_config().limit(DRAINED_BYTES).reader();
-    for _ in 0..READS {
-        if !matches!(reader.read(&mut rest), Ok(1..)) {
-            break;
-        }
-    }
-    control.set_patient(true);
-}
-
-/// Whether the end of the body is told in exactly one way. If not, what follows it on the
-/// connection may be a part of it (RFC 9112, section 6.3), and the connection is not used again.
-pub fn is_framed_once(headers: &HeaderMap) -> bool {
-    let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    match (lengths, codings.next(), codings.next()) {
-        (0 | 1, None, _) => true,
-        (0, Some(coding), None) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
-        _ => false,
-    }
-}
-
-/// Whether the service has said that it ends the connection after this answer, or tells the end of
-/// the body by nothing else.
-pub fn is_last(response: &Response<Body>) -> bool {
-    let headers = response.headers();
-    let says = |option: &str| {
-        let values = headers.get_all(CONNECTION).iter();
-        let mut options = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
-        options.any(|it| it.trim_ascii().eq_ignore_ascii_case(option.as_bytes()))
-    };
-    let is_open_ended =
-        !headers.contains_key(CONTENT_LENGTH) && !headers.contains_key(TRANSFER_ENCODING);
-    says("close") || is_open_ended || response.version() == Version::HTTP_10 && !says("keep-alive")
-}
-
-fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
-    headers.get(name)?.to_str().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_body_is_framed_once_by_one_length_or_by_chunks_alone() {
-        for (headers, once) in [
-            (&[][..], true),
-            (&[("content-length", "5")][..], true),
-            (&[("transfer-encoding", "Chunked")][..], true),
-            (&[("transfer-encoding", "gzip, chunked")][..], false),
-            (&[("transfer-encoding", "gzip"), ("transfer-encoding", "chunked")][..], false),
-            (&[("content-length", "5"), ("transfer-encoding", "chunked")][..], false),
-            (&[("content-length", "5"), ("content-length", "5")][..], false),
-        ] {
-            let mut map = HeaderMap::new();
-            for (name, value) in headers {
-                map.append(HeaderName::from_static(name), value.parse().unwrap());
-            }
-            assert_eq!(is_framed_once(&map), once, "{headers:?}");
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! A proxy that knows CONNECT and nothing else, and can fail in every way.
+//! A proxy that makes tunnels (CONNECT), forwards requests with a whole URL, and can fail in every way.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What the proxy does with the next CONNECT, and those after it.
+/// What the proxy does with the next request, and those after it. "Tunnel" is to forward, if that is
+/// what it is asked to do.
 #[derive(Clone, Debug)]
 pub enum Conduct {
     /// Makes the tunnel.
@@ -92,18 +93,18 @@ fn serve(shared: &Shared, stream: TcpStream) {
     let conduct = shared.conduct.lock().unwrap().clone();
     const MADE: &str = "HTTP/1.1 200 Connection established\r\n\r\n";
     match conduct {
-        Conduct::Tunnel => tunnel(shared, &head, stream, MADE),
+        Conduct::Tunnel => open(shared, &head, stream, input, MADE),
         Conduct::TunnelFor(credentials) => {
-            let wanted = format!("\r\nProxy-Authorization: {credentials}\r\n");
+            let wanted = format!("\r\nproxy-authorization: {credentials}\r\n");
             if head.contains(&wanted) {
-                tunnel(shared, &head, stream, MADE);
+                open(shared, &head, stream, input, MADE);
             } else {
                 let refusal = "HTTP/1.1 407 Proxy Authentication Required\r\n\
                                Proxy-Authenticate: Basic realm=\"p\"\r\nContent-Length: 0\r\n\r\n";
                 let _ = (&stream).write_all(refusal.as_bytes());
             }
         }
-        Conduct::TunnelAfter(answer) => tunnel(shared, &head, stream, answer),
+        Conduct::TunnelAfter(answer) => open(shared, &head, stream, input, answer),
         Conduct::Answer(answer) => {
             let _ = (&stream).write_all(answer.as_bytes());
             let _ = stream.shutdown(Shutdown::Write);
@@ -123,21 +124,75 @@ fn serve(shared: &Shared, stream: TcpStream) {
     }
 }
 
-fn tunnel(shared: &Shared, head: &str, stream: TcpStream, answer: &str) {
+/// Makes the way to the service that the head asks for.
+fn open(
+    shared: &Shared,
+    head: &str,
+    stream: TcpStream,
+    mut input: BufReader<TcpStream>,
+    answer: &str,
+) {
     let target = head.split(' ').nth(1).unwrap();
+    let authority = target.strip_prefix("http://").unwrap_or(target).split('/').next().unwrap();
     // Names are this machine's, whatever they are.
-    let port: u16 = target.rsplit(':').next().unwrap().parse().unwrap();
-    let Ok(upstream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
+    let port: u16 = authority.rsplit(':').next().unwrap().parse().unwrap();
+    let Ok(mut upstream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
     for end in [&stream, &upstream] {
         end.set_nodelay(true).unwrap();
         shared.tunnels.lock().unwrap().push(end.try_clone().unwrap());
     }
-    let _ = (&stream).write_all(answer.as_bytes());
     let (mut from, mut to) = (upstream.try_clone().unwrap(), stream.try_clone().unwrap());
+    let is_tunnel = head.starts_with("CONNECT ");
+    if is_tunnel {
+        let _ = (&stream).write_all(answer.as_bytes());
+    }
     thread::spawn(move || {
         let _ = std::io::copy(&mut from, &mut to);
         let _ = to.shutdown(Shutdown::Both);
     });
-    let _ = std::io::copy(&mut &stream, &mut &upstream);
+    if is_tunnel {
+        let _ = std::io::copy(&mut input, &mut upstream);
+    } else {
+        forward(shared, head.to_owned(), input, &mut upstream);
+    }
     let _ = upstream.shutdown(Shutdown::Both);
+}
+
+/// Passes requests on, one after the other, as a proxy does: without the URL's host and what is its
+/// own.
+fn forward(
+    shared: &Shared,
+    mut head: String,
+    mut input: BufReader<TcpStream>,
+    upstream: &mut TcpStream,
+) {
+    loop {
+        let lines: Vec<&str> = head.lines().collect();
+        let (method, rest) = lines[0].split_once(" http://").expect("a whole URL");
+        let path = &rest[rest.find('/').unwrap()..];
+        let mut passed = format!("{method} {path}\r\n");
+        let mut length = 0;
+        for line in &lines[1..] {
+            if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.parse().unwrap();
+            }
+            if !line.starts_with("proxy-") {
+                passed = passed + line + "\r\n";
+            }
+        }
+        let mut body = vec![0; length];
+        if input.read_exact(&mut body).is_err()
+            || upstream.write_all(passed.as_bytes()).is_err()
+            || upstream.write_all(&body).is_err()
+        {
+            return;
+        }
+        head.clear();
+        while !head.ends_with("\r\n\r\n") {
+            if input.read_line(&mut head).unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        shared.heads.lock().unwrap().push(head.clone());
+    }
 }

@@ -1,0 +1,167 @@
+//! The way of bytes to the peer: a socket, TLS over it, and for a proxy that is spoken to in TLS
+//! itself, TLS over that. Nothing here waits; [`super::stream`] does.
+
+use std::io::{self, Read, Write};
+
+use rustls::{ClientConnection, IoState};
+
+use super::exchange_state::ExchangeState;
+use super::socket::Socket;
+use super::tls;
+
+/// How often records are taken in without data in them before the caller is asked again.
+const LOOKS: usize = 16;
+
+#[derive(Debug)]
+pub enum Wire {
+    Plain(Socket),
+    Tls(Box<TlsWire>),
+}
+
+#[derive(Debug)]
+pub struct TlsWire {
+    tls: ClientConnection,
+    below: Wire,
+}
+
+impl Wire {
+    pub fn socket(&self) -> &Socket {
+        match self {
+            Wire::Plain(socket) => socket,
+            Wire::Tls(wire) => wire.below.socket(),
+        }
+    }
+
+    pub fn socket_mut(&mut self) -> &mut Socket {
+        match self {
+            Wire::Plain(socket) => socket,
+            Wire::Tls(wire) => wire.below.socket_mut(),
+        }
+    }
+
+    /// TLS over this wire; the handshake is still to be made.
+    pub fn with_tls(self, tls: ClientConnection) -> Wire {
+        Wire::Tls(Box::new(TlsWire { tls, below: self }))
+    }
+
+    /// Reads what the peer has sent. `WouldBlock` if that is nothing yet, `Interrupted` if it was much
+    /// and no data so far, 0 if the peer has ended the connection in good order.
+    pub fn read(&mut self, into: &mut [u8], state: &mut ExchangeState) -> io::Result<usize> {
+        state.check()?;
+        match self {
+            Wire::Plain(socket) => socket.read(into),
+            Wire::Tls(wire) => wire.read(into, state),
+        }
+    }
+
+    /// Takes some of `bytes`, at least one; `WouldBlock` if it can take none now.
+    pub fn write(&mut self, bytes: &[u8], state: &mut ExchangeState) -> io::Result<usize> {
+        state.check()?;
+        match self {
+            Wire::Plain(socket) => socket.write(bytes),
+            Wire::Tls(wire) => wire.write(bytes, state),
+        }
+    }
+
+    /// Hands on what was taken. `WouldBlock` if something is left.
+    pub fn flush(&mut self, state: &mut ExchangeState) -> io::Result<()> {
+        match self {
+            Wire::Plain(_) => Ok(()),
+            Wire::Tls(wire) => wire.flush(state),
+        }
+    }
+
+    /// Goes on with the handshake as far as it goes without waiting: `WouldBlock` if the peer's
+    /// turn has come, and it is not over.
+    pub fn shake_hands(&mut self, state: &mut ExchangeState) -> io::Result<()> {
+        let Wire::Tls(wire) = self else { return Ok(()) };
+        while wire.tls.is_handshaking() {
+            if wire.tls.wants_write() {
+                wire.flush(state)?;
+            } else if wire.take_in(state)?.is_none() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        // Its last message, which has to leave before anything is waited for.
+        match wire.flush(state) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl TlsWire {
+    fn read(&mut self, into: &mut [u8], state: &mut ExchangeState) -> io::Result<usize> {
+        for _ in 0..LOOKS {
+            match self.tls.reader().read(into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.take_in(state)?,
+                read => return read, // 0 after a close_notify, UnexpectedEof without one
+            };
+        }
+        // What is no data (tickets, key updates) may come without end.
+        Err(io::ErrorKind::Interrupted.into())
+    }
+
+    /// Reads records once and works on them; `None` at the end of the connection.
+    fn take_in(&mut self, state: &mut ExchangeState) -> io::Result<Option<IoState>> {
+        let amount = self.tls.read_tls(&mut Below { wire: &mut self.below, state })?;
+        let worked = match self.tls.is_handshaking() {
+            true => tls::within(state.bounds(), || self.tls.process_new_packets()),
+            false => self.tls.process_new_packets(),
+        };
+        if worked.is_err() || self.tls.wants_write() {
+            // An alert says why; or an answer to what came. If it does not leave now, it does later.
+            let sent = self.flush(state);
+            if worked.is_ok() {
+                sent.or_else(|error| match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(()),
+                    _ => Err(error),
+                })?;
+            }
+        }
+        state.check()?; // the search for an issuer may have ended for that
+        let io_state = worked.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok((amount > 0).then_some(io_state))
+    }
+
+    fn write(&mut self, bytes: &[u8], state: &mut ExchangeState) -> io::Result<usize> {
+        if self.tls.wants_write() {
+            self.flush(state)?; // so that no more than one piece is held back
+        }
+        let taken = self.tls.writer().write(bytes)?;
+        match self.flush(state) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ if taken == 0 => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(taken),
+        }
+    }
+
+    fn flush(&mut self, state: &mut ExchangeState) -> io::Result<()> {
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut Below { wire: &mut self.below, state })?;
+        }
+        self.below.flush(state)
+    }
+}
+
+/// What rustls reads from and writes to.
+struct Below<'a> {
+    wire: &'a mut Wire,
+    state: &'a mut ExchangeState,
+}
+
+impl Read for Below<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.wire.read(into, self.state)
+    }
+}
+
+impl Write for Below<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wire.write(bytes, self.state)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
