@@ -449,6 +449,7 @@ impl Host<'_> {
             exp_variants_attempts(variants);
             exp_variants_connection_reused(variants);
             exp_variants_phase_micros(variants, self.choice());
+            exp_variants_micros_left(variants);
             self.keep(Kind::Variants, exp_variants_retain(variants));
             let mut deployed = ptr::null_mut();
             let mut outs = Outs::of(self.byte());

@@ -178,6 +178,7 @@ static void getters_answer_nothing_for_null_and_other_objects(void) {
     ANSWERS(VARIANTS, 0u, exp_variants_attempts(o));
     ANSWERS(VARIANTS, 0, exp_variants_connection_reused(o));
     ANSWERS(VARIANTS, 0u, exp_variants_phase_micros(o, EXP_PHASE_POOL));
+    ANSWERS(VARIANTS, UINT64_MAX, exp_variants_micros_left(o));
     for (int kind = -1; kind < KINDS; kind++) {
         const exp_variant *variant = kind < 0 ? NULL : objects[kind];
         CHECK(exp_variant_flag_key(variant) == NULL && exp_variant_flag_key_length(variant) == 0);

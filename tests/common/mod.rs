@@ -303,7 +303,5 @@ pub fn check_books(client: &Client) {
 
 /// Connections closed, for whatever reason.
 pub fn closed(metrics: &Metrics) -> u64 {
-    use CloseReason::{Failed, Idle, Lifetime, Peer, Shutdown, Unclean};
-    let reasons = [Idle, Lifetime, Failed, Unclean, Peer, Shutdown];
-    reasons.into_iter().map(|reason| metrics.connections_closed(reason)).sum()
+    CloseReason::ALL.into_iter().map(|reason| metrics.connections_closed(reason)).sum()
 }
