@@ -112,6 +112,13 @@ fn completions_keep_their_contract() {
     run_program("completions", &services.each_ref().map(MockService::url));
 }
 
+#[test]
+fn a_switch_can_be_fired_in_a_signal_handler() {
+    let services = [Script::service(), silent(), Script::answers([Answer::reply(503, &[], "")])];
+    let urls = services.map(MockService::start);
+    run_program("signals", &urls.each_ref().map(MockService::url));
+}
+
 /// Under valgrind a fork takes its time.
 #[test]
 fn a_fork_at_any_moment_hangs_nobody() {

@@ -35,7 +35,8 @@ impl Session {
     ) -> Result<Arc<Pending>, Error> {
         let user = self.encode(user)?;
         let line = Arc::downgrade(self) as Weak<dyn Line>;
-        Ok(Pending::new(line, &self.logger, user, options.clone(), token, teller))
+        let alarm = self.connections.alarm();
+        Ok(Pending::new(line, alarm, &self.logger, user, options.clone(), token, teller))
     }
 
     /// Starts a fetch. If this succeeds, its teller is told exactly once, on another thread,
