@@ -822,7 +822,8 @@ EXP_API exp_completions *exp_completions_new(void);
 
 /**
  * A descriptor for poll(2), epoll(7) and their kin: readable while the queue is not empty. It
- * belongs to the queue: do not read, write or close it. -1 for NULL. Getter.
+ * belongs to the queue: do not read, write or close it. -1 for NULL, and in a process forked since
+ * the queue was made, where it is the parent's. Getter.
  */
 EXP_API int exp_completions_fd(exp_completions *completions);
 
