@@ -51,8 +51,7 @@ impl Session {
         pending.attach();
         mem::forget(running); // until it is delivered
         self.connections.submit(pending, |now| {
-            self.metrics.fetches.increment();
-            let random = self.random ^ self.metrics.fetches.value();
+            let random = self.random ^ self.metrics.fetches.increment();
             Fetch::begin(&self.rules, pending.options.deadline, random, now)
         });
         if pending.switch().is_fired() {
