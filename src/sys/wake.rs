@@ -107,7 +107,8 @@ impl<T> Latch<T> {
             Ordering::SeqCst,
             Ordering::SeqCst,
         );
-        taken.is_ok().then_some(LatchGuard { latch: self })
+        // Not `then_some`: the guard of a latch that is not held must not be made, and dropped.
+        taken.is_ok().then(|| LatchGuard { latch: self })
     }
 
     pub fn lock(&self) -> LatchGuard<'_, T> {
@@ -193,6 +194,7 @@ mod tests {
         let mut guard = latch.lock();
         *guard = 2;
         assert!(latch.try_lock().is_none());
+        assert!(latch.try_lock().is_none(), "to try changes nothing");
         drop(guard);
         assert_eq!(*latch.try_lock().unwrap(), 2);
     }
