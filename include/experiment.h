@@ -32,6 +32,9 @@
  * stand that. They may call any function of the library, which holds no lock that the call would wait
  * for, but must return: leaving by a C++ exception or longjmp is undefined.
  *
+ * SIGNALS. In a signal handler only exp_cancel_fire may be called. It works there whatever the handler
+ * interrupts, a call of this library included. The library's own threads block every signal.
+ *
  * FORK. After fork(2) a client works on in the parent, which notices nothing, and in the child, where
  * it begins anew, without connections. Asynchronous fetches stay the parent's: in the child an
  * inherited exp_pending is EXP_ERR_CANCELED, inherited completions are empty for good, and no callback
@@ -684,8 +687,10 @@ exp_status exp_fetch_options_set_interrupt(exp_fetch_options *options,
 EXP_API exp_cancel *exp_cancel_new(void);
 
 /**
- * Ends every fetch that carries the switch, with EXP_ERR_CANCELED; it stays fired. NULL does
- * nothing. Anytime; does not wait for the fetches to end.
+ * Ends every fetch that carries the switch, with EXP_ERR_CANCELED; it stays fired. NULL is
+ * ignored. Anytime; does not wait for the fetches to end. The only function that may be called in a
+ * signal handler, also one that interrupts a call of this library: it is async-signal-safe, and
+ * leaves errno as it was.
  */
 EXP_API void exp_cancel_fire(exp_cancel *cancel);
 
@@ -717,8 +722,7 @@ exp_status exp_client_new_n(const char *api_key,
  * and so evaluated, twice; with tracks_exposure only if nothing of it had been sent before.
  * Anytime, with user and options read like a Getter. Blocks no longer than
  * exp_config_worst_case_millis tells for the client's settings, or than the deadline of the
- * options, but for what a single value of the answer takes to decode, some milliseconds for each
- * megabyte. EXP_OK and every status but EXP_ERR_QUEUE_FULL.
+ * options. EXP_OK and every status but EXP_ERR_QUEUE_FULL.
  */
 EXP_API
 exp_status exp_fetch_v2(exp_client *client,
@@ -786,7 +790,8 @@ exp_status exp_fetch_v2_submit(exp_client *client,
 /**
  * Ends the fetch with EXP_ERR_CANCELED, wherever it is: in line, connecting, reading, between two
  * attempts. It is still told, once. Does nothing if it is over or its answer is there already.
- * NULL does nothing. Anytime; does not wait. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * NULL is ignored. Anytime; does not wait for the end. Not in a signal handler: fire a switch there
+ * (exp_cancel_fire). EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_pending_cancel(exp_pending *pending);
 
@@ -816,7 +821,8 @@ EXP_API exp_completions *exp_completions_new(void);
 
 /**
  * A descriptor for poll(2), epoll(7) and their kin: readable while the queue is not empty. It
- * belongs to the queue: do not read, write or close it. -1 for NULL. Getter.
+ * belongs to the queue: do not read, write or close it. -1 for NULL, and in a process forked since
+ * the queue was made, where it is the parent's. Getter.
  */
 EXP_API int exp_completions_fd(exp_completions *completions);
 

@@ -14,8 +14,8 @@ use once_cell::race::OnceBox;
 
 use crate::clock;
 use crate::deadline::Deadline;
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, Parker};
+use crate::sync::atomic::{AtomicBool, Ordering, fence};
+use crate::sync::{Latch, Mutex, Parker};
 use crate::sys::{self, Signal};
 
 /// Wakes one thread: where it is parked, or in poll(2) with the bell's descriptor among its own.
@@ -49,7 +49,7 @@ impl Bell {
     }
 
     /// In a forked child there is nobody to wake: the thread, and the other end of the descriptor,
-    /// are the parent's.
+    /// are the parent's. Safe in a signal handler.
     pub fn ring(&self) {
         if self.generation != sys::fork_generation() {
             return;
@@ -90,6 +90,7 @@ impl Bell {
 
 /// What a switch can wake.
 pub trait Ring: fmt::Debug + Send + Sync {
+    /// Runs in signal handlers too: takes no lock, allocates and frees nothing.
     fn ring(&self);
 }
 
@@ -105,16 +106,91 @@ pub struct Cancel {
     /// The process it was made in.
     generation: u64,
     fired: AtomicBool,
-    bells: Mutex<Bells>,
-    /// What stands for it in a forked child, where its lock may be held for ever.
+    bells: Bells,
+    /// What stands for it in a forked child, where its locks may be held for ever.
     child: OnceBox<Arc<Cancel>>,
 }
 
-/// Bells in places that stay the same, so that each is taken off in one step.
+/// Bells in slots that never move and are never freed before the switch is, so that whoever fires
+/// can walk along them while others come and go.
+///
+/// Who comes and goes takes a slot's latch and waits for it, no longer than a bell takes to ring. Who
+/// fires only tries it. A latch that is held then is held by somebody who comes, and looks whether the
+/// switch has fired once they are in; by somebody who goes; or by somebody who fires too, and rings.
 #[derive(Debug, Default)]
 struct Bells {
-    places: Vec<Option<Arc<dyn Ring>>>,
+    first: OnceBox<Block>,
+    places: Mutex<Places>,
+}
+
+type Slot = Latch<Option<Arc<dyn Ring>>>;
+
+#[derive(Debug)]
+struct Block {
+    slots: Box<[Slot]>,
+    next: OnceBox<Block>,
+}
+
+/// Which slots are free.
+#[derive(Debug, Default)]
+struct Places {
+    used: usize,
     free: Vec<usize>,
+}
+
+impl Block {
+    /// Most switches end one fetch. Each block has twice the slots of the one before.
+    const FIRST: usize = 1;
+
+    fn new(slots: usize) -> Box<Self> {
+        let slots = (0..slots).map(|_| Slot::new(None)).collect();
+        Box::new(Block { slots, next: OnceBox::new() })
+    }
+}
+
+impl Bells {
+    /// The slot at a place, which is there from the first time on that it is asked for.
+    fn slot(&self, place: usize) -> &Slot {
+        let mut block = self.first.get_or_init(|| Block::new(Block::FIRST));
+        let mut at = place;
+        while at >= block.slots.len() {
+            at -= block.slots.len();
+            block = block.next.get_or_init(|| Block::new(2 * block.slots.len()));
+        }
+        &block.slots[at]
+    }
+
+    /// Puts a bell into a free slot.
+    fn put(&self, bell: Arc<dyn Ring>) -> usize {
+        let place = {
+            let mut places = self.places.lock();
+            places.free.pop().unwrap_or_else(|| {
+                places.used += 1;
+                places.used - 1
+            })
+        };
+        *self.slot(place).lock() = Some(bell);
+        place
+    }
+
+    fn take(&self, place: usize) -> Option<Arc<dyn Ring>> {
+        let bell = self.slot(place).lock().take();
+        self.places.lock().free.push(place);
+        bell
+    }
+
+    /// Safe in a signal handler.
+    fn ring(&self) {
+        let mut block = self.first.get();
+        while let Some(Block { slots, next }) = block {
+            for bell in slots.iter().filter_map(Latch::try_lock) {
+                if let Some(bell) = &*bell {
+                    bell.ring();
+                }
+            }
+            block = next.get();
+        }
+    }
 }
 
 impl Default for Cancel {
@@ -122,7 +198,7 @@ impl Default for Cancel {
         Cancel {
             generation: sys::fork_generation(),
             fired: AtomicBool::new(false),
-            bells: Mutex::default(),
+            bells: Bells::default(),
             child: OnceBox::new(),
         }
     }
@@ -133,14 +209,20 @@ impl Cancel {
         Arc::default()
     }
 
-    /// Ends what carries this switch, now and from now on. Any thread, any number of times.
+    /// Ends what carries this switch, now and from now on. Any thread, any number of times, also in
+    /// a signal handler: it makes system calls that are async-signal-safe, and beside them touches
+    /// atomics alone.
     pub fn fire(&self) {
         self.fired.store(true, Ordering::SeqCst);
-        // Rung with no lock held: whoever is woken may take itself off.
-        let bells = self.here().map_or(self, Arc::as_ref).bells.lock().places.clone();
-        for bell in bells.into_iter().flatten() {
-            bell.ring();
+        // Whoever attaches a bell does so before they look at `fired`.
+        fence(Ordering::SeqCst);
+        let mut here = self;
+        while here.generation != sys::fork_generation() {
+            // Without one there is no bell in this process.
+            let Some(child) = here.child.get() else { return };
+            here = child;
         }
+        here.bells.ring();
     }
 
     /// What stands for it in this process, if that is a forked child.
@@ -160,24 +242,13 @@ impl Cancel {
     /// before: a switch that fires in between has rung already.
     pub fn attach(self: &Arc<Self>, bell: &Arc<impl Ring + 'static>) -> Attached {
         let cancel = Arc::clone(self.here().unwrap_or(self));
-        let bell: Arc<dyn Ring> = Arc::clone(bell) as Arc<dyn Ring>;
-        let mut bells = cancel.bells.lock();
-        let place = match bells.free.pop() {
-            Some(place) => {
-                bells.places[place] = Some(bell);
-                place
-            }
-            None => {
-                bells.places.push(Some(bell));
-                bells.places.len() - 1
-            }
-        };
-        drop(bells);
+        let place = cancel.bells.put(Arc::clone(bell) as Arc<dyn Ring>);
+        fence(Ordering::SeqCst);
         Attached { cancel, place }
     }
 }
 
-/// Takes its bell off the switch when dropped.
+/// Takes its bell off the switch when dropped. From then on nobody rings it.
 #[derive(Debug)]
 pub struct Attached {
     cancel: Arc<Cancel>,
@@ -188,11 +259,7 @@ impl Drop for Attached {
     fn drop(&mut self) {
         // In a forked child the bell is the parent's.
         if self.cancel.generation == sys::fork_generation() {
-            let mut bells = self.cancel.bells.lock();
-            bells.free.push(self.place);
-            let bell = bells.places[self.place].take();
-            drop(bells);
-            drop(bell);
+            drop(self.cancel.bells.take(self.place));
         }
     }
 }
@@ -281,7 +348,34 @@ mod tests {
         assert!(bell.rung.load(Ordering::SeqCst));
         assert!(!other.rung.load(Ordering::SeqCst));
         drop(attached);
-        assert!(cancel.bells.lock().places.iter().all(Option::is_none));
+        assert!(cancel.bells.slot(0).lock().is_none() && cancel.bells.slot(1).lock().is_none());
+    }
+
+    #[test]
+    fn a_switch_rings_every_bell_however_many_there_are() {
+        let cancel = Cancel::new();
+        let bells: Vec<_> = (0..100).map(|_| Bell::new()).collect();
+        let attached: Vec<_> = bells.iter().map(|bell| cancel.attach(bell)).collect();
+        cancel.fire();
+        assert!(bells.iter().all(|bell| bell.rung.load(Ordering::SeqCst)));
+        drop(attached);
+        assert!(bells.iter().all(|bell| Arc::strong_count(bell) == 1));
+        let places: Vec<_> = bells.iter().map(|bell| cancel.attach(bell).place).collect();
+        assert!(places.iter().all(|&place| place < 100), "slots that are free are used again");
+    }
+
+    /// As a signal handler would that interrupts whoever comes or goes, or fires.
+    #[test]
+    fn a_switch_fires_past_whoever_is_at_a_slot() {
+        let (cancel, bell, other) = (Cancel::new(), Bell::new(), Bell::new());
+        let _attached = (cancel.attach(&bell), cancel.attach(&other));
+        let held = cancel.bells.slot(0).lock();
+        let _places = cancel.bells.places.lock();
+        cancel.fire();
+        assert!(cancel.is_fired());
+        assert!(!bell.rung.load(Ordering::SeqCst));
+        assert!(other.rung.load(Ordering::SeqCst));
+        drop(held);
     }
 
     #[test]

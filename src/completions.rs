@@ -80,7 +80,7 @@ impl<T> Completions<T> {
         true
     }
 
-    /// What to poll for reading. Never read from it.
+    /// What to poll for reading; -1 in a forked child. Never read from it.
     pub fn fd(&self) -> RawFd {
         self.signal.fd()
     }

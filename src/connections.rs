@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::alarm::{Alarm, Noted};
 use crate::cancel::{Bell, Cancel, Stop};
 use crate::clock;
 use crate::config::Config;
@@ -53,8 +54,8 @@ pub struct Connections {
     desk: Mutex<Desk>,
     /// Signalled when there is something for a worker to run.
     work: Condvar,
-    /// Signalled when the timer has to look before the time it sleeps until.
-    tick: Condvar,
+    /// Where the timer sleeps.
+    alarm: Arc<Alarm>,
     /// One place for each of the pool's slots, filled when the slot is first leased. Only the
     /// holder of the lease opens or uses what is in it.
     places: Box<[Mutex<Option<Connection>>]>,
@@ -76,7 +77,7 @@ impl Connections {
                 watched: None,
             }),
             work: Condvar::new(),
-            tick: Condvar::new(),
+            alarm: Arc::default(),
             places: (0..size.get()).map(|_| Mutex::new(None)).collect(),
             idle_timeout: config.idle_timeout,
             closing,
@@ -90,6 +91,11 @@ impl Connections {
 
     pub fn transport(&self) -> &Transport {
         &self.transport
+    }
+
+    /// What wakes the timer when the switch of an asynchronous fetch fires.
+    pub fn alarm(&self) -> &Arc<Alarm> {
+        &self.alarm
     }
 
     /// Waits in line for a connection until `until`.
@@ -332,7 +338,9 @@ impl Connections {
         let mut desk = self.desk.lock();
         loop {
             desk.timer = Timer::Awake;
-            let bells = desk.dispatch.advance(clock::now());
+            let now = clock::now();
+            let mut bells = desk.dispatch.advance(now);
+            bells.extend(self.end_fired(&mut desk, now));
             if !bells.is_empty() || desk.dispatch.has_runnable() {
                 self.leave(desk, bells);
                 desk = self.desk.lock();
@@ -347,11 +355,19 @@ impl Connections {
             }
             let until = desk.dispatch.next_deadline();
             desk.timer = Timer::SleepsUntil(until);
-            desk = match until {
-                Some(until) => self.tick.wait_until(desk, until),
-                None => self.tick.wait(desk),
-            };
+            drop(desk);
+            self.alarm.sleep(until.map_or(Deadline::NEVER, Deadline::at));
+            desk = self.desk.lock();
         }
+    }
+
+    /// Ends the fetches that wait and whose switch has fired.
+    fn end_fired(&self, desk: &mut Desk, now: Instant) -> Vec<Arc<Bell>> {
+        let fired = match self.alarm.take() {
+            Noted::These(fired) => fired,
+            Noted::All => desk.dispatch.those_that_wait(|pending| pending.switch().is_fired()),
+        };
+        fired.into_iter().flat_map(|id| desk.dispatch.cancel(now, id)).collect()
     }
 
     /// Someone is about to be told of an outcome. Before that, so that they can submit the next fetch
@@ -391,13 +407,13 @@ impl Connections {
         drop(desk);
         if is_over {
             self.work.notify_all();
-            self.tick.notify_all();
+            self.alarm.wake();
         } else {
             if for_worker {
                 self.work.notify_one();
             }
             if for_timer {
-                self.tick.notify_one();
+                self.alarm.wake();
             }
         }
         for bell in bells {

@@ -220,6 +220,12 @@ impl<P> Dispatch<P> {
         bells
     }
 
+    /// Those of the fetches that wait of which `is_one` says so.
+    pub fn those_that_wait(&self, is_one: impl Fn(&P) -> bool) -> Vec<Id> {
+        let those = self.waiting.iter().filter(|(_, waiting)| is_one(&waiting.pending));
+        those.map(|(&id, _)| id).collect()
+    }
+
     /// Time has passed: decides what is overdue, and ends the pauses that are over. Those end when
     /// they were due: if this comes late, what they go on to is bounded as if it had not.
     #[must_use = "these bells must be rung"]

@@ -18,11 +18,12 @@
 //! | [`retry`], [`schedule`] | whether another attempt is worth it, and the arithmetic of time |
 //! | [`model`] | users and variants |
 //! | [`config`], [`options`], [`error`], [`timings`] | what is asked for, and what is told |
-//! | [`cancel`], [`deadline`] | what ends a fetch early, and when it ends at the latest |
+//! | [`cancel`], [`alarm`], [`deadline`] | what ends a fetch early, and when it ends at the latest |
 //! | [`metrics`], [`logger`], [`contain`] | what can be seen from outside, and the panics that cannot |
 //! | [`sync`], [`clock`], [`sys`], [`tag`] | locks and threads, time, system calls, and the mark on objects that C holds |
 #![deny(unsafe_code)]
 
+pub mod alarm;
 pub mod cancel;
 pub mod client;
 #[cfg(not(feature = "simulation"))]

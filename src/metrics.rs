@@ -12,8 +12,13 @@ use crate::timings::Phase;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    pub fn increment(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    /// Adds one; returns how many it makes.
+    pub fn increment(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
     }
 
     pub fn value(&self) -> u64 {
@@ -119,9 +124,10 @@ impl Metrics {
     /// A fetch came back with `status` (`None`: with its variants) after `elapsed`.
     pub fn fetch_ended(&self, status: Option<Status>, elapsed: Duration) {
         match status {
-            None => self.fetches_ok.increment(),
-            Some(status) => self.failures[status as usize].increment(),
+            None => &self.fetches_ok,
+            Some(status) => &self.failures[status as usize],
         }
+        .increment();
         self.latency.observe(elapsed);
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use crate::alarm::Alarm;
 use crate::cancel::{Attached, Cancel, Ring};
 use crate::clock;
 use crate::completions::Completions;
@@ -39,6 +40,7 @@ pub struct Pending {
     /// The process it was submitted in.
     generation: u64,
     line: Weak<dyn Line>,
+    alarm: Arc<Alarm>,
     /// Set once, when it is submitted.
     id: AtomicU64,
     pub began: Instant,
@@ -78,6 +80,7 @@ pub enum NoOutcome {
 impl Pending {
     pub fn new(
         line: Weak<dyn Line>,
+        alarm: &Arc<Alarm>,
         logger: &Arc<Logger>,
         user: Vec<u8>,
         options: FetchOptions,
@@ -87,6 +90,7 @@ impl Pending {
         Arc::new(Pending {
             generation: sys::fork_generation(),
             line,
+            alarm: Arc::clone(alarm),
             id: AtomicU64::new(0),
             began: clock::now(),
             user,
@@ -219,8 +223,12 @@ impl Pending {
 }
 
 impl Ring for Pending {
+    /// Its exchange, if there is one, hears of it by its own switch. If it waits, the timer ends it.
     fn ring(&self) {
-        self.cancel();
+        if !self.is_inherited() {
+            self.cancel.fire();
+            self.alarm.ring(self.id.load(Ordering::SeqCst));
+        }
     }
 }
 

@@ -110,9 +110,9 @@ impl Session {
     pub fn fetch(&self, user: &User, options: &FetchOptions) -> Fetched {
         let began = clock::now();
         let _running = Running::begin(self);
-        self.metrics.fetches.increment();
+        let number = self.metrics.fetches.increment();
         let fetched = match self.encode(user) {
-            Ok(body) => self.drive(&body, options, began),
+            Ok(body) => self.drive(&body, options, self.random ^ number, began),
             Err(error) => Fetched::not_begun(error),
         };
         self.ended(&fetched, began.elapsed());
@@ -136,8 +136,7 @@ impl Session {
     }
 
     /// Does what each step of the fetch asks for, until it is over.
-    fn drive(&self, body: &[u8], options: &FetchOptions, began: Instant) -> Fetched {
-        let random = self.random ^ self.metrics.fetches.value();
+    fn drive(&self, body: &[u8], options: &FetchOptions, random: u64, began: Instant) -> Fetched {
         let mut stop = Stop::new(options.cancel.clone(), options.interrupt.clone());
         let (mut fetch, mut step) = Fetch::begin(&self.rules, options.deadline, random, began);
         let result = loop {

@@ -4,14 +4,21 @@
 //! lock, and parking_lot parks through one process-wide table whose own locks may be held at the
 //! fork. `parking-lot-locks` selects parking_lot for builds under ThreadSanitizer, which sees into
 //! parking_lot but not into std; `simulation` those of tests/simulation. Poisoning is ignored
-//! either way: every panic is caught at the boundary, and what these locks guard is consistent
-//! between any two statements.
+//! either way: every panic is caught at the boundary, and nothing panics half-way through a change
+//! to what these locks guard.
+//!
+//! A signal handler may fire a switch, so what that touches is no lock of these: a [`Latch`], which
+//! is only tried there, and a [`Parker`].
 
 use std::time::Instant;
 
 use self::atomic::{AtomicUsize, Ordering};
+#[cfg(not(feature = "simulation"))]
 use crate::clock;
+#[cfg(not(feature = "simulation"))]
 use crate::deadline::Deadline;
+#[cfg(not(feature = "simulation"))]
+use crate::sys;
 
 #[cfg(not(any(feature = "parking-lot-locks", feature = "simulation")))]
 mod imp {
@@ -139,9 +146,12 @@ pub mod thread {
     pub use crate::sys::spawn;
 }
 
-pub use imp::{Mutex, MutexGuard};
 #[cfg(feature = "simulation")]
-pub use imp::{atomic, thread};
+pub use imp::{Latch, Parker, atomic, thread};
+pub use imp::{Mutex, MutexGuard};
+
+#[cfg(not(feature = "simulation"))]
+pub use crate::sys::Latch;
 
 /// Wakes threads that wait for something to come true. It counts them: std's asks the system to wake
 /// somebody also where nobody waits.
@@ -195,34 +205,39 @@ impl Condvar {
 /// Where one thread waits to be woken: in the pool's line, for a name, between two attempts.
 ///
 /// A wake-up that comes before the wait is not lost; the next wait returns at once.
+#[cfg(not(feature = "simulation"))]
 #[derive(Debug, Default)]
-pub struct Parker {
-    woken: Mutex<bool>,
-    condvar: Condvar,
-}
+pub struct Parker(atomic::AtomicU32);
 
+#[cfg(not(feature = "simulation"))]
 impl Parker {
-    pub fn new() -> Self {
-        Parker { woken: Mutex::new(false), condvar: Condvar::new() }
+    const IDLE: u32 = 0;
+    const WOKEN: u32 = 1;
+    const PARKED: u32 = 2;
+
+    pub const fn new() -> Self {
+        Parker(atomic::AtomicU32::new(Self::IDLE))
     }
 
-    /// Wakes the thread that waits here, or the next one that does.
+    /// Wakes the thread that waits here, or the next one that does. Safe in a signal handler.
     pub fn unpark(&self) {
-        *self.woken.lock() = true;
-        self.condvar.notify_all();
+        if self.0.swap(Self::WOKEN, Ordering::SeqCst) == Self::PARKED {
+            sys::futex_wake(&self.0);
+        }
     }
 
     /// Waits until woken or until `deadline`, whichever is first. May return early: look again.
     pub fn park(&self, deadline: Deadline) {
-        let mut woken = self.woken.lock();
-        while !*woken {
-            match deadline.instant() {
-                None => woken = self.condvar.wait(woken),
-                Some(instant) if instant <= clock::now() => break,
-                Some(instant) => woken = self.condvar.wait_until(woken, instant),
+        let idle =
+            self.0.compare_exchange(Self::IDLE, Self::PARKED, Ordering::SeqCst, Ordering::SeqCst);
+        if idle.is_ok() {
+            while self.0.load(Ordering::SeqCst) == Self::PARKED
+                && !deadline.has_passed(clock::now())
+            {
+                sys::futex_wait(&self.0, Self::PARKED, deadline);
             }
         }
-        *woken = false;
+        self.0.store(Self::IDLE, Ordering::SeqCst);
     }
 }
 

@@ -1,19 +1,23 @@
 //! The seam to the operating system: every system call that std does not offer, behind safe
-//! functions. Linux is what is compiled and run; another system gets its own version of this file.
+//! functions. Linux is what is compiled and run; another system gets its own version of this room.
 //!
-//! With `ffi/`, the only place where `unsafe` is allowed.
+//! Sockets, poll(2) and threads are here; `fork.rs` has what a forked child must know, `wake.rs` what
+//! wakes threads. With `ffi/`, the only place where `unsafe` is allowed.
 #![allow(unsafe_code)]
+
+mod fork;
+mod wake;
 
 use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+pub use self::fork::{Descriptors, Enlisted, Ours, fork_generation};
+pub use self::wake::{Latch, LatchGuard, Signal, futex_wait, futex_wake, keeping_errno};
 use crate::clock;
 use crate::deadline::Deadline;
 
@@ -25,7 +29,8 @@ pub fn begin_connect(address: &SocketAddr) -> io::Result<TcpStream> {
     // SAFETY: socket(2) takes no pointers.
     let fd = check(unsafe { libc::socket(family, kind, 0) })?;
     // SAFETY: `fd` was just made and belongs to nobody else.
-    let stream = TcpStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let stream = TcpStream::from(above_stdio(unsafe { OwnedFd::from_raw_fd(fd) })?);
+    let fd = stream.as_raw_fd();
     stream.set_nodelay(true)?;
     let connected = match address {
         SocketAddr::V4(v4) => {
@@ -52,6 +57,19 @@ pub fn begin_connect(address: &SocketAddr) -> io::Result<TcpStream> {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
         _ => Ok(stream),
     }
+}
+
+/// The same descriptor under a number that is not standard input, output or error: where the host has
+/// closed those, what it prints goes to whatever has their numbers.
+fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
+    let least = libc::STDERR_FILENO + 1;
+    if fd.as_raw_fd() >= least {
+        return Ok(fd);
+    }
+    // SAFETY: fcntl(2) takes no pointer with this command.
+    let moved = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) })?;
+    // SAFETY: `moved` was just made and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(moved) })
 }
 
 fn connect<T>(fd: RawFd, address: &T) -> io::Result<()> {
@@ -137,94 +155,6 @@ fn timespec(duration: Duration) -> libc::timespec {
     }
 }
 
-/// A descriptor that one thread raises and another waits for among its sockets (eventfd(2)).
-#[derive(Debug)]
-pub struct Signal(OwnedFd);
-
-impl Signal {
-    pub fn new() -> io::Result<Self> {
-        // SAFETY: eventfd(2) takes no pointers.
-        let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        // SAFETY: `fd` was just made and belongs to nobody else.
-        Ok(Signal(unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
-
-    /// Makes the descriptor readable, until `clear`.
-    pub fn raise(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: the buffer holds the eight bytes that are named. The result says nothing new: a
-        // full counter is readable already.
-        unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-    }
-
-    pub fn clear(&self) {
-        let mut count = [0u8; 8];
-        // SAFETY: the buffer has room for the eight bytes that are asked for. An error means that
-        // the counter was zero.
-        unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
-    }
-
-    pub fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
-
-impl AsRawFd for Signal {
-    fn as_raw_fd(&self) -> RawFd {
-        self.fd()
-    }
-}
-
-/// The descriptors that a forked child must close its copies of, readable without a lock.
-#[derive(Debug)]
-pub struct Descriptors(Box<[AtomicI32]>);
-
-impl Descriptors {
-    const FREE: RawFd = -1;
-
-    pub fn new(capacity: usize) -> Arc<Self> {
-        Arc::new(Descriptors((0..capacity).map(|_| AtomicI32::new(Self::FREE)).collect()))
-    }
-
-    /// Enters a descriptor until the guard is dropped, which must be before it is closed: a child
-    /// forked in between keeps its copy, which is better than closing what has the number by then.
-    pub fn enlist(self: &Arc<Self>, fd: &impl AsRawFd) -> Enlisted {
-        let fd = fd.as_raw_fd();
-        let claim = |cell: &AtomicI32| {
-            cell.compare_exchange(Self::FREE, fd, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        };
-        Enlisted { cell: self.0.iter().position(claim), table: Arc::clone(self) }
-    }
-
-    /// In a forked child: closes its copies, and nothing else. No shutdown(2): the connections are
-    /// the parent's.
-    pub fn close_copies(&self) {
-        for cell in &self.0 {
-            let fd = cell.swap(Self::FREE, Ordering::SeqCst);
-            if fd != Self::FREE {
-                // SAFETY: the number was in the table when the process was forked, so it was open
-                // then, and in the child it belongs to state that is never used again.
-                unsafe { libc::close(fd) };
-            }
-        }
-    }
-}
-
-/// A descriptor's place in the table.
-#[derive(Debug)]
-pub struct Enlisted {
-    table: Arc<Descriptors>,
-    cell: Option<usize>,
-}
-
-impl Drop for Enlisted {
-    fn drop(&mut self) {
-        if let Some(cell) = self.cell {
-            self.table.0[cell].store(Descriptors::FREE, Ordering::SeqCst);
-        }
-    }
-}
-
 /// Starts a thread that is no nuisance to its host: every signal blocked, so that none is ever
 /// handled on it; named; its stack not left to an environment variable.
 pub fn spawn(
@@ -249,71 +179,6 @@ fn with_signals_blocked<R>(run: impl FnOnce() -> R) -> R {
     // SAFETY: `old` was filled by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, ptr::null_mut()) };
     result
-}
-
-/// A number that differs between a process and every process forked from it, by any means.
-///
-/// It lives in a page that the kernel wipes in the child (MADV_WIPEONFORK, Linux 4.14), so asking
-/// costs a load and no system call. Where that is not to be had, `pthread_atfork` wipes it, which
-/// does not see a raw clone(2).
-pub fn fork_generation() -> u64 {
-    let page = fork_page();
-    match page.load(Ordering::Acquire) {
-        0 => {
-            let next = LAST_GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
-            match page.compare_exchange(0, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => next,
-                Err(current) => current,
-            }
-        }
-        generation => generation,
-    }
-}
-
-static LAST_GENERATION: AtomicU64 = AtomicU64::new(0);
-
-/// Where the generation stands; NULL until first asked for. Not a `OnceLock`: a child that is
-/// forked in the middle of its initialisation would wait for a thread that it does not have.
-static FORK_PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
-
-/// Stands in for the page where the kernel cannot wipe one.
-static UNWIPED: AtomicU64 = AtomicU64::new(0);
-
-fn fork_page() -> &'static AtomicU64 {
-    let mut page = FORK_PAGE.load(Ordering::Acquire);
-    if page.is_null() {
-        let made = wiped_page().unwrap_or_else(wiped_by_handler);
-        let first =
-            FORK_PAGE.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
-        // Two threads that come first together leave one page unused, for good.
-        page = first.map_or_else(|winner| winner, |_| made);
-    }
-    // SAFETY: non-NULL values of FORK_PAGE are UNWIPED or a mapped, aligned page of zeroes that is
-    // never unmapped; an AtomicU64 is valid for any bits.
-    unsafe { &*page }
-}
-
-fn wiped_page() -> Option<*mut AtomicU64> {
-    const BYTES: usize = mem::size_of::<AtomicU64>();
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing.
-    let page = unsafe { libc::mmap(ptr::null_mut(), BYTES, protection, flags, -1, 0) };
-    if page == libc::MAP_FAILED {
-        return None;
-    }
-    // SAFETY: the range is the mapping made above.
-    let wiped = unsafe { libc::madvise(page, BYTES, libc::MADV_WIPEONFORK) } == 0;
-    wiped.then_some(page.cast())
-}
-
-fn wiped_by_handler() -> *mut AtomicU64 {
-    extern "C" fn wipe() {
-        UNWIPED.store(0, Ordering::Release);
-    }
-    // SAFETY: the handler only stores to a static, and the library is never unloaded.
-    unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
-    (&raw const UNWIPED).cast_mut()
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -346,31 +211,6 @@ mod tests {
     }
 
     #[test]
-    fn a_raised_signal_is_ready_until_it_is_cleared() {
-        let signal = Signal::new().unwrap();
-        let ready = |signal: &Signal| {
-            wait_ready(&[(signal.fd(), Interest::Readable)], Deadline::at(clock::now())).unwrap()
-        };
-        signal.raise();
-        signal.raise();
-        assert_eq!(ready(&signal), 1);
-        signal.clear();
-        assert_eq!(ready(&signal), 0);
-    }
-
-    #[test]
-    fn a_descriptor_is_listed_until_its_guard_is_dropped() {
-        let table = Descriptors::new(2);
-        let signal = Signal::new().unwrap();
-        let (first, second) = (table.enlist(&signal), table.enlist(&signal));
-        assert_eq!(table.enlist(&signal).cell, None, "a full table lists no more");
-        drop(first);
-        let listed: Vec<_> = table.0.iter().map(|cell| cell.load(Ordering::SeqCst)).collect();
-        assert_eq!(listed, [Descriptors::FREE, signal.fd()]);
-        drop(second);
-    }
-
-    #[test]
     fn a_thread_of_ours_has_every_signal_blocked_and_its_maker_keeps_its_own_mask() {
         fn blocked(signal: libc::c_int) -> bool {
             // SAFETY: the set is alive and filled by the call before it is read.
@@ -388,23 +228,5 @@ mod tests {
         });
         inside.unwrap().join().unwrap();
         assert!(!blocked(libc::SIGINT));
-    }
-
-    #[test]
-    fn a_forked_child_sees_another_generation_and_the_parent_its_own() {
-        let before = fork_generation();
-        assert_eq!(before, fork_generation());
-        // SAFETY: the child calls nothing but atomics and _exit.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let differs = fork_generation() != before && fork_generation() != 0;
-            // SAFETY: leaves at once, without running the parent's exit handlers.
-            unsafe { libc::_exit(i32::from(!differs)) };
-        }
-        let mut status = 0;
-        // SAFETY: `child` is a child of this process and `status` is alive.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0);
-        assert_eq!(fork_generation(), before);
     }
 }

@@ -112,6 +112,24 @@ fn completions_keep_their_contract() {
     run_program("completions", &services.each_ref().map(MockService::url));
 }
 
+#[test]
+fn a_switch_can_be_fired_in_a_signal_handler() {
+    let services = [Script::service(), silent(), Script::answers([Answer::reply(503, &[], "")])];
+    let urls = services.map(MockService::start);
+    run_program("signals", &urls.each_ref().map(MockService::url));
+}
+
+#[test]
+fn numbers_of_descriptors_that_are_the_hosts_are_left_alone() {
+    let services = [Script::service(), silent()].map(MockService::start);
+    run_program("numbers", &services.each_ref().map(MockService::url));
+}
+
+#[test]
+fn a_child_is_told_from_its_parent_where_madvise_lies() {
+    run_program("unwiped", &[MockService::start(Script::service()).url()]);
+}
+
 /// Under valgrind a fork takes its time.
 #[test]
 fn a_fork_at_any_moment_hangs_nobody() {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::guard;
-use super::handle::{Object, give, hold};
+use super::handle::{Object, give, peek};
 use crate::cancel::Cancel;
+use crate::sys;
 use crate::tag::Tag;
 
 /// A switch that ends the fetches that carry it, now and from now on. See
@@ -26,13 +27,16 @@ pub extern "C" fn exp_cancel_new() -> *mut exp_cancel {
     guard::value(std::ptr::null_mut(), || Ok(give(Cancel::new())))
 }
 
-/// Ends every fetch that carries the switch, with EXP_ERR_CANCELED; it stays fired. NULL does
-/// nothing. Anytime; does not wait for the fetches to end.
+/// Ends every fetch that carries the switch, with EXP_ERR_CANCELED; it stays fired. NULL is
+/// ignored. Anytime; does not wait for the fetches to end. The only function that may be called in a
+/// signal handler, also one that interrupts a call of this library: it is async-signal-safe, and
+/// leaves errno as it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_cancel_fire(cancel: *mut exp_cancel) {
-    guard::value((), || {
-        // SAFETY: the contract of the boundary (mod.rs).
-        unsafe { hold(cancel.cast_const()) }?.body.fire();
-        Ok(())
-    });
+    // No guard: it has a thread-local, whose memory is made when a thread first asks for it. Nothing
+    // here panics; and no reference is taken, as the last one may not be given up in a handler.
+    // SAFETY: the contract of the boundary (mod.rs).
+    if let Some(cancel) = unsafe { peek(cancel.cast_const()) } {
+        sys::keeping_errno(|| cancel.body.fire());
+    }
 }

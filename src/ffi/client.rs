@@ -89,8 +89,7 @@ pub unsafe extern "C" fn exp_client_new_n(
 /// and so evaluated, twice; with tracks_exposure only if nothing of it had been sent before.
 /// Anytime, with user and options read like a Getter. Blocks no longer than
 /// exp_config_worst_case_millis tells for the client's settings, or than the deadline of the
-/// options, but for what a single value of the answer takes to decode, some milliseconds for each
-/// megabyte. EXP_OK and every status but EXP_ERR_QUEUE_FULL.
+/// options. EXP_OK and every status but EXP_ERR_QUEUE_FULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_v2(
     client: *mut exp_client,

@@ -41,7 +41,8 @@ pub extern "C" fn exp_completions_new() -> *mut exp_completions {
 }
 
 /// A descriptor for poll(2), epoll(7) and their kin: readable while the queue is not empty. It
-/// belongs to the queue: do not read, write or close it. -1 for NULL. Getter.
+/// belongs to the queue: do not read, write or close it. -1 for NULL, and in a process forked since
+/// the queue was made, where it is the parent's. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_completions_fd(completions: *mut exp_completions) -> c_int {
     guard::value(-1, || {

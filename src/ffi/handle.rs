@@ -87,6 +87,21 @@ pub unsafe fn find<'a, O: Object>(pointer: *const O) -> Result<Option<&'a Handle
     Ok(Some(unsafe { &*pointer.cast::<Handle<O>>() }))
 }
 
+/// The object behind an argument, if it is one of that kind. Safe in a signal handler, where errors are
+/// not made.
+///
+/// # Safety
+///
+/// As for `find`.
+pub unsafe fn peek<'a, O: Object>(pointer: *const O) -> Option<&'a Handle<O>> {
+    // SAFETY: by this function's contract.
+    if pointer.is_null() || !unsafe { tag_of(pointer.cast()) }.is_some_and(O::bears) {
+        return None;
+    }
+    // SAFETY: it bears the tag that only handles of this kind bear, and it is alive.
+    Some(unsafe { &*pointer.cast::<Handle<O>>() })
+}
+
 /// The object behind an argument that must not be NULL.
 ///
 /// # Safety

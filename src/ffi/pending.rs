@@ -108,7 +108,8 @@ pub unsafe extern "C" fn exp_fetch_v2_submit(
 
 /// Ends the fetch with EXP_ERR_CANCELED, wherever it is: in line, connecting, reading, between two
 /// attempts. It is still told, once. Does nothing if it is over or its answer is there already.
-/// NULL does nothing. Anytime; does not wait. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// NULL is ignored. Anytime; does not wait for the end. Not in a signal handler: fire a switch there
+/// (exp_cancel_fire). EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_pending_cancel(pending: *mut exp_pending) -> exp_status {
     guard::status(|| {

@@ -5,12 +5,13 @@ use std::fmt;
 use std::str::Utf8Error;
 use std::sync::Arc;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::index::{Index, Unindexed};
 use super::invalid::{Invalid, Kind};
 use super::json::{self, MAX_DEPTH};
+use super::large::{LARGE, PIECE, Reader};
 use super::pace::{Pace, Stopped};
 use super::text::{Span, Texts};
 use super::variant::{Answer, SUBJECT, Spans, Variant, Variants};
@@ -48,10 +49,23 @@ impl Variants {
     ///
     /// Entries that are no objects are left out and counted, as if they had not been sent. Of
     /// several entries for one flag the last one counts, and so it does for fields.
-    pub fn decode(body: Vec<u8>, mut pace: Pace) -> Result<Decoded, Undecoded> {
+    pub fn decode(body: Vec<u8>, pace: Pace) -> Result<Decoded, Undecoded> {
+        let piece = (body.len() >= LARGE).then_some(PIECE);
+        Variants::decode_by(body, piece, pace)
+    }
+
+    /// In pieces of that size, or in one go.
+    fn decode_by(
+        body: Vec<u8>,
+        piece: Option<usize>,
+        mut pace: Pace,
+    ) -> Result<Decoded, Undecoded> {
         let body = text(body, &mut pace)?;
         let mut decoder = Decoder::new(body.len(), &mut pace)?;
-        decoder.read(&body)?;
+        match piece {
+            None => decoder.read(&body)?,
+            Some(piece) => decoder.read_in_pieces(&body, piece)?,
+        }
         let Decoder { texts, mut entries, skipped, .. } = decoder;
         debug_assert!(texts.bytes() <= body.len());
         let sent = entries.len() + skipped;
@@ -111,8 +125,15 @@ fn keep_last_of_each(
         // Positions change, so that the others are entered once more.
         let mut kept = vec![true; entries.len()];
         earlier.into_iter().for_each(|at| kept[at] = false);
-        let mut kept = kept.into_iter();
-        entries.retain(|_| kept.next() == Some(true));
+        let mut left = 0;
+        for at in 0..entries.len() {
+            pace.spent(size_of::<Spans>())?;
+            if kept[at] {
+                entries[left] = entries[at];
+                left += 1;
+            }
+        }
+        entries.truncate(left);
     }
 }
 
@@ -137,8 +158,8 @@ fn out_of_memory(bytes: usize) -> Invalid {
 }
 
 /// Reads a body, the parser calling back for each entry.
-struct Decoder<'w, 'a> {
-    texts: Texts,
+pub(super) struct Decoder<'w, 'a> {
+    pub texts: Texts,
     entries: Vec<Spans>,
     skipped: usize,
     pace: &'w mut Pace<'a>,
@@ -148,8 +169,8 @@ struct Decoder<'w, 'a> {
     fault: Option<Fault>,
 }
 
-#[derive(Clone, Copy)]
-enum Fault {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fault {
     Invalid(Kind),
     Stopped,
 }
@@ -181,6 +202,40 @@ impl<'w, 'a> Decoder<'w, 'a> {
         })
     }
 
+    /// A large body, in pieces.
+    fn read_in_pieces(&mut self, body: &str, piece: usize) -> Result<(), Undecoded> {
+        Reader::new(self, body, piece).read().map_err(|fault| match fault {
+            Fault::Stopped => Undecoded::Stopped,
+            Fault::Invalid(kind) => Invalid::new(SUBJECT, kind).into(),
+        })
+    }
+
+    /// An entry that is small.
+    pub fn small_entry(&mut self, json: &str, flag_key: Span) -> Result<Option<Spans>, Fault> {
+        let before = self.texts.bytes();
+        for careful in [false, true] {
+            self.careful = careful;
+            let mut parser = serde_json::Deserializer::from_str(json);
+            let read = if careful {
+                <&RawValue>::deserialize(&mut parser).and_then(|value| {
+                    self.check(value, 1)?;
+                    let is_object = value.get().starts_with('{');
+                    if is_object { self.entry_of(value, flag_key) } else { Ok(None) }
+                })
+            } else {
+                Entry { decoder: self, flag_key }.deserialize(&mut parser)
+            };
+            if let Ok(entry) = read.and_then(|entry| parser.end().map(|()| entry)) {
+                return Ok(entry);
+            }
+            if let Some(fault) = self.fault {
+                return Err(fault);
+            }
+            self.texts.rewind(before);
+        }
+        Err(Fault::Invalid(Kind::NotJson))
+    }
+
     /// From the beginning, and with a look at each entry before its value is read.
     fn read_again(&mut self, body: &str) -> serde_json::Result<()> {
         self.texts.clear();
@@ -199,16 +254,24 @@ impl<'w, 'a> Decoder<'w, 'a> {
         entry.map_err(|_| self.refuse(Kind::NotJson, json::LONE_SURROGATE))
     }
 
-    /// Takes an entry in, or leaves it out if it came to nothing.
     fn entry_ended<E: Error>(&mut self, flag_key: Span, entry: Option<Spans>) -> Result<(), E> {
-        match entry {
-            Some(entry) => self.add_entry(entry),
-            None => {
-                self.texts.take_back(flag_key);
-                self.skipped += 1;
-                Ok(())
-            }
+        let taken = self.take_entry(flag_key, entry);
+        taken.map_err(|fault| self.refused(fault, "out of memory"))
+    }
+
+    /// Takes an entry in, or leaves it out if it came to nothing.
+    pub fn take_entry(&mut self, flag_key: Span, entry: Option<Spans>) -> Result<(), Fault> {
+        let Some(entry) = entry else {
+            self.texts.take_back(flag_key);
+            self.skipped += 1;
+            return Ok(());
+        };
+        if self.entries.try_reserve(1).is_err() {
+            let bytes = self.entries.len() * size_of::<Spans>();
+            return Err(Fault::Invalid(Kind::OutOfMemory { bytes }));
         }
+        self.entries.push(entry);
+        Ok(())
     }
 
     fn begin_entry<E: Error>(&mut self, flag_key: &str) -> Result<Span, E> {
@@ -218,34 +281,32 @@ impl<'w, 'a> Decoder<'w, 'a> {
 
     /// Refuses what was just read, unless something in it was refused already.
     fn refuse<E: Error>(&mut self, kind: Kind, words: &str) -> E {
-        self.fault.get_or_insert(Fault::Invalid(kind));
+        self.refused(Fault::Invalid(kind), words)
+    }
+
+    fn refused<E: Error>(&mut self, fault: Fault, words: &str) -> E {
+        self.fault.get_or_insert(fault);
         E::custom(words)
     }
 
     /// So much of the body has been read.
-    fn spent<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
-        self.pace.spent(bytes).map_err(|Stopped| {
-            self.fault = Some(Fault::Stopped);
-            E::custom("stopped")
-        })
+    pub fn spend(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.pace.spent(bytes).map_err(|Stopped| Fault::Stopped)
     }
 
-    fn add_entry<E: Error>(&mut self, entry: Spans) -> Result<(), E> {
-        if self.entries.try_reserve(1).is_err() {
-            let bytes = self.entries.len() * size_of::<Spans>();
-            return Err(self.refuse(Kind::OutOfMemory { bytes }, "out of memory"));
-        }
-        self.entries.push(entry);
-        Ok(())
+    fn spent<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
+        self.spend(bytes).map_err(|fault| self.refused(fault, "stopped"))
     }
 
     /// A value that stands `levels` deep in the body.
+    pub fn check_depth(&mut self, value: &RawValue, levels: usize) -> Result<(), Fault> {
+        self.spend(value.get().len())?;
+        let is_too_deep = json::is_deeper_than(value.get(), MAX_DEPTH.saturating_sub(levels));
+        if is_too_deep { Err(Fault::Invalid(Kind::TooDeep)) } else { Ok(()) }
+    }
+
     fn check<E: Error>(&mut self, value: &RawValue, levels: usize) -> Result<(), E> {
-        self.spent(value.get().len())?;
-        if json::is_deeper_than(value.get(), MAX_DEPTH - levels) {
-            return Err(self.refuse(Kind::TooDeep, "too deep"));
-        }
-        Ok(())
+        self.check_depth(value, levels).map_err(|fault| self.refused(fault, "stopped, or too deep"))
     }
 
     /// The next value of an entry, whatever it is.
@@ -270,16 +331,21 @@ impl<'w, 'a> Decoder<'w, 'a> {
             return map.next_value_seed(StringOrNull(self));
         }
         let value = self.next_value(map)?;
-        if !value.get().starts_with('"') {
-            return Ok(self.add_json(value));
-        }
-        match json::text_of(value.get()) {
-            Some(text) => Ok(Some(self.texts.add(|out| out.push_str(&text)))),
-            None => Err(self.refuse(Kind::NotJson, json::LONE_SURROGATE)),
-        }
+        let added = self.add_text(value);
+        added.ok_or_else(|| self.refuse(Kind::NotJson, json::LONE_SURROGATE))
     }
 
-    fn add_json(&mut self, value: &RawValue) -> Option<Span> {
+    /// The text of a string, or the JSON text of what is none; nothing for null. None at all if the
+    /// string is no text.
+    pub fn add_text(&mut self, value: &RawValue) -> Option<Option<Span>> {
+        if !value.get().starts_with('"') {
+            return Some(self.add_json(value));
+        }
+        let text = json::text_of(value.get())?;
+        Some(Some(self.texts.add(|out| out.push_str(&text))))
+    }
+
+    pub fn add_json(&mut self, value: &RawValue) -> Option<Span> {
         let json = value.get();
         (json != "null").then(|| self.texts.add(|out| json::push_compact(out, json)))
     }
@@ -333,7 +399,7 @@ fn parse<'de>(body: &'de str, visitor: impl Visitor<'de, Value = ()>) -> serde_j
 }
 
 /// The name of a member, borrowed from the body unless it has escapes.
-struct Name;
+pub(super) struct Name;
 
 impl<'de> DeserializeSeed<'de> for Name {
     type Value = Cow<'de, str>;
@@ -535,6 +601,169 @@ mod tests {
             assert_eq!(decoded(MAX_DEPTH - 2).unwrap().variants.len(), 1, "{other}");
             let Err(Undecoded::Invalid(error)) = decoded(MAX_DEPTH - 1) else { panic!("{other}") };
             assert_eq!(error.kind(), Kind::TooDeep, "{other}");
+        }
+    }
+
+    /// What a body came to, told apart as far as a caller can.
+    fn summary(decoded: Result<Decoded, Undecoded>) -> String {
+        match decoded {
+            Ok(Decoded { variants, skipped }) => {
+                let all = variants.iter().map(|it| {
+                    let texts = [it.key(), it.value(), it.payload_json(), it.metadata_json()];
+                    format!(
+                        "{:?} {:?}",
+                        it.flag_key().as_str(),
+                        texts.map(|it| it.map(|it| it.as_str().to_owned()))
+                    )
+                });
+                format!("{:?} {skipped} {}", all.collect::<Vec<_>>(), variants.json().as_str())
+            }
+            Err(Undecoded::Stopped) => "stopped".to_owned(),
+            // Of two things that are wrong with a body, the one that is found first is told.
+            Err(Undecoded::Invalid(_)) => "invalid".to_owned(),
+        }
+    }
+
+    /// A number below `end` that is as good as random (SplitMix64).
+    fn below(state: &mut u64, end: usize) -> usize {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((z ^ (z >> 27)) % end as u64) as usize
+    }
+
+    fn push_value(out: &mut String, state: &mut u64, depth: usize) {
+        const LEAVES: [&str; 16] = [
+            "null",
+            "true",
+            "-0.5e+17",
+            "0",
+            "1e999",
+            "12345678901234567890123",
+            r#""""#,
+            r#""a b, c""#,
+            r#""\u0041\n\"\\""#,
+            r#""\ud83d\ude00 é日""#,
+            r#""\ud800""#,
+            r#""\udc00x""#,
+            r#""key""#,
+            r#" [ ] "#,
+            "{}",
+            r#""\ud83d\u0041""#,
+        ];
+        match below(state, if depth > 4 { 4 } else { 8 }) {
+            0..=3 => out.push_str(LEAVES[below(state, LEAVES.len())]),
+            4..=5 => {
+                out.push('[');
+                for at in 0..below(state, 4) {
+                    out.push_str(if at > 0 { ", " } else { "" });
+                    push_value(out, state, depth + 1);
+                }
+                out.push(']');
+            }
+            _ => push_object(out, state, depth),
+        }
+    }
+
+    fn push_object(out: &mut String, state: &mut u64, depth: usize) {
+        const NAMES: [&str; 8] = [
+            r#""key""#,
+            r#""value""#,
+            r#""payload""#,
+            r#""metadata""#,
+            r#""\u006bey""#,
+            r#""other""#,
+            r#""é\n""#,
+            r#""a longer name than the others""#,
+        ];
+        out.push('{');
+        for at in 0..below(state, 5) {
+            out.push_str(if at > 0 { "," } else { "" });
+            out.push_str(NAMES[below(state, NAMES.len())]);
+            out.push_str([":", " : ", ":\n"][below(state, 3)]);
+            push_value(out, state, depth + 1);
+        }
+        out.push('}');
+    }
+
+    #[test]
+    fn a_body_is_the_same_in_pieces_of_any_size_as_in_one_go() {
+        let mut state = 7;
+        let mut good = 0;
+        for _ in 0..20_000 {
+            let mut body = String::new();
+            push_object(&mut body, &mut state, 0);
+            let mut body = body.into_bytes();
+            match below(&mut state, 6) {
+                0 => body.truncate(below(&mut state, body.len())),
+                1 => {
+                    let at = below(&mut state, body.len());
+                    body[at] = b"\"{}[],:\\0ue- x\x01"[below(&mut state, 15)];
+                }
+                _ => {}
+            }
+            let piece = 12 + below(&mut state, 40);
+            let whole = Variants::decode_by(body.clone(), None, Pace::unhurried());
+            good += u32::from(whole.is_ok());
+            let pieces = Variants::decode_by(body.clone(), Some(piece), Pace::unhurried());
+            let text = String::from_utf8_lossy(&body);
+            assert_eq!(summary(whole), summary(pieces), "{text} in pieces of {piece}");
+        }
+        assert!(good > 5_000, "{good}");
+    }
+
+    #[test]
+    fn nothing_in_pieces_may_be_deeper_than_in_one_go() {
+        for depth in MAX_DEPTH - 4..MAX_DEPTH + 2 {
+            let nested = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+            for body in [
+                format!(r#"{{"flag":{{"key":"on","payload":{nested}}}}}"#),
+                format!(r#"{{"flag":{{"key":"on","other":{nested}}}}}"#),
+                format!(r#"{{"flag":{nested}}}"#),
+            ] {
+                let whole = Variants::decode_by(body.clone().into(), None, Pace::unhurried());
+                for piece in [1, 7, 150, 300] {
+                    let pieces =
+                        Variants::decode_by(body.clone().into(), Some(piece), Pace::unhurried());
+                    assert_eq!(whole.is_ok(), pieces.is_ok(), "{depth} in pieces of {piece}");
+                }
+            }
+        }
+    }
+
+    /// However a large body is made up, little is done between two looks at the clock.
+    #[test]
+    fn there_is_a_look_at_the_clock_within_every_large_thing() {
+        const BYTES: usize = 4 << 20;
+        let long = |unit: &str| unit.repeat(BYTES / unit.len());
+        let bodies = [
+            ("an escaped value", format!(r#"{{"f":{{"value":"{}"}}}}"#, long("\\u0041"))),
+            ("a plain value", format!(r#"{{"f":{{"value":"{}"}}}}"#, long("a"))),
+            ("a key", format!(r#"{{"f":{{"key":"{}"}}}}"#, long("é"))),
+            ("a flag's key", format!(r#"{{"{}":{{"key":"on"}}}}"#, long("\\n"))),
+            ("flags' keys", format!(r#"{{"{0}":{{"key":"on"}},"{0}":{{}}}}"#, long("n"))),
+            ("a payload", format!(r#"{{"f":{{"payload":[{}1]}}}}"#, long("{ },"))),
+            ("a text in a payload", format!(r#"{{"f":{{"payload":[["{}"]]}}}}"#, long(" ,"))),
+            ("metadata", format!(r#"{{"f":{{"metadata":{{"a":[{}1]}}}}}}"#, long("12,"))),
+            ("what is unknown", format!(r#"{{"f":{{"other":[{}1]}}}}"#, long("[[]],"))),
+            ("an unknown name", format!(r#"{{"f":{{"{}":1}}}}"#, long("\\\""))),
+            ("what is no entry", format!(r#"{{"f":[{}1]}}"#, long("[],"))),
+            ("a text that is no entry", format!(r#"{{"f":"{}"}}"#, long("\\t"))),
+            ("a number", format!(r#"{{"f":{{"value":{}}}}}"#, long("1"))),
+            ("space", format!(r#"{{{}"f":{{"key":"on"}}}}"#, long(" "))),
+            ("entries", format!(r#"{{{}"f":{{}}}}"#, long(r#""a":{},"#))),
+        ];
+        for (what, body) in bodies {
+            let (mut looks, mut last, mut longest) = (0, std::time::Instant::now(), 0);
+            let decoded = decode_asking(&body, || {
+                looks += 1;
+                longest = longest.max(last.elapsed().as_millis());
+                last = std::time::Instant::now();
+                true
+            });
+            decoded.unwrap();
+            println!("{what}: {looks} looks, {longest} ms between two of them at most");
+            // One for each piece of the check for UTF-8, and one for each piece of what is read.
+            assert!(looks >= 2 * (BYTES / PIECE) - 4, "{what}: {looks}");
         }
     }
 

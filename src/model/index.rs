@@ -2,7 +2,7 @@
 
 use std::collections::TryReserveError;
 use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 
 use super::pace::{Pace, Stopped};
 
@@ -48,15 +48,20 @@ impl Index {
         pace: &mut Pace,
     ) -> Result<Self, Unindexed> {
         if names <= SCANNED {
-            let comes_again =
-                |&at: &usize| (at + 1..names).any(|later| name_at(later) == name_at(at));
-            (0..names).filter(comes_again).for_each(earlier);
+            for at in 0..names {
+                for later in at + 1..names {
+                    if is_same(name_at(later), name_at(at), pace)? {
+                        earlier(at);
+                        break;
+                    }
+                }
+            }
             return Ok(Index { names, table: None });
         }
         let mut table = Table::with_room_for(names)?;
         for at in 0..names {
-            pace.spent(name_at(at).len() + size_of::<u32>())?;
-            table.insert(name_at(at), at, name_at).into_iter().for_each(&mut earlier);
+            pace.spent(size_of::<u32>())?;
+            table.insert(name_at(at), at, name_at, pace)?.into_iter().for_each(&mut earlier);
         }
         Ok(Index { names, table: Some(table) })
     }
@@ -94,7 +99,8 @@ impl Table {
     }
 
     fn find<'a>(&self, name: &[u8], name_at: impl Fn(usize) -> &'a [u8]) -> Option<usize> {
-        position(self.slots[self.slot_of(name, name_at)])
+        let slot = self.slot_of(name, name_at, &mut Pace::unhurried());
+        slot.ok().and_then(|slot| position(self.slots[slot]))
     }
 
     /// Enters `name`; returns the position that it takes the place of.
@@ -103,20 +109,52 @@ impl Table {
         name: &[u8],
         at: usize,
         name_at: impl Fn(usize) -> &'a [u8],
-    ) -> Option<usize> {
-        let slot = self.slot_of(name, name_at);
-        position(std::mem::replace(&mut self.slots[slot], at as u32 + 1))
+        pace: &mut Pace,
+    ) -> Result<Option<usize>, Stopped> {
+        let slot = self.slot_of(name, name_at, pace)?;
+        Ok(position(std::mem::replace(&mut self.slots[slot], at as u32 + 1)))
     }
 
     /// The slot that has the name, or the free one where it would be entered.
-    fn slot_of<'a>(&self, name: &[u8], name_at: impl Fn(usize) -> &'a [u8]) -> usize {
+    fn slot_of<'a>(
+        &self,
+        name: &[u8],
+        name_at: impl Fn(usize) -> &'a [u8],
+        pace: &mut Pace,
+    ) -> Result<usize, Stopped> {
         let mask = self.slots.len() - 1;
-        let mut slot = self.keys.hash_one(name) as usize & mask;
-        while position(self.slots[slot]).is_some_and(|at| name_at(at) != name) {
+        let mut slot = self.hash(name, pace)? as usize & mask;
+        while let Some(at) = position(self.slots[slot]) {
+            if is_same(name_at(at), name, pace)? {
+                break;
+            }
             slot = (slot + 1) & mask;
         }
-        slot
+        Ok(slot)
     }
+
+    /// A hash looks at every byte, and a name may be as large as the answer.
+    fn hash(&self, name: &[u8], pace: &mut Pace) -> Result<u64, Stopped> {
+        let mut hasher = self.keys.build_hasher();
+        for piece in name.chunks(Pace::INTERVAL) {
+            hasher.write(piece);
+            pace.spent(piece.len())?;
+        }
+        Ok(hasher.finish())
+    }
+}
+
+fn is_same(a: &[u8], b: &[u8], pace: &mut Pace) -> Result<bool, Stopped> {
+    if a.len() <= Pace::INTERVAL || a.len() != b.len() {
+        return Ok(a == b);
+    }
+    for (a, b) in a.chunks(Pace::INTERVAL).zip(b.chunks(Pace::INTERVAL)) {
+        if a != b {
+            return Ok(false);
+        }
+        pace.spent(a.len())?;
+    }
+    Ok(true)
 }
 
 fn position(slot: u32) -> Option<usize> {

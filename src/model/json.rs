@@ -49,17 +49,50 @@ fn depth(json: &str) -> usize {
     deepest
 }
 
-/// The index behind the closing quote of the string that opens at `open`.
+/// The index behind the closing quote of the string that opens at `open`, or the end if there is none.
 fn end_of_string(bytes: &[u8], open: usize) -> usize {
+    closing_quote(bytes, open).map_or(bytes.len(), |quote| quote + 1)
+}
+
+fn closing_quote(bytes: &[u8], open: usize) -> Option<usize> {
     let mut at = open + 1;
-    while let Some(byte) = bytes.get(at) {
-        match byte {
-            b'"' => return at + 1,
+    loop {
+        match bytes.get(at)? {
+            b'"' => return Some(at),
             b'\\' => at += 2,
             _ => at += 1,
         }
     }
-    bytes.len()
+}
+
+/// Where the value ends that `json` begins with, as far as its quotes and brackets tell: none if `json`
+/// ends before it does.
+pub fn end_of_value(json: &[u8]) -> Option<usize> {
+    let (mut at, mut depth) = (0, 0usize);
+    loop {
+        match json.get(at)? {
+            b'"' => at = closing_quote(json, at)? + 1,
+            b'[' | b'{' => {
+                depth += 1;
+                at += 1;
+            }
+            b']' | b'}' if depth > 0 => {
+                depth -= 1;
+                at += 1;
+            }
+            _ if depth > 0 => {
+                at += 1;
+                continue;
+            }
+            _ => {
+                let ends = |byte: &u8| is_whitespace(*byte) || is_structural(*byte);
+                return Some(json.iter().position(ends).unwrap_or(json.len()));
+            }
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
 }
 
 /// Appends valid JSON without the whitespace between its tokens. Numbers and strings stay as they

@@ -5,8 +5,8 @@
 //! - [`User`]: what is known of a user, and how it is written for the service (`user.rs`, on the
 //!   `Object` of `object.rs`).
 //! - [`Variants`], [`Variant`]: the service's answer (`variant.rs`), whose texts are [`Text`]s that
-//!   C can read in place (`text.rs`). How a body is read is in `decode.rs`, how a flag is found in
-//!   `index.rs`, and who may end work that takes long in `pace.rs`.
+//!   C can read in place (`text.rs`). How a body is read is in `decode.rs`, and in `large.rs` if it is
+//!   large; how a flag is found in `index.rs`, and who may end work that takes long in `pace.rs`.
 //! - [`Invalid`]: what was wrong with a piece of JSON (`invalid.rs`).
 //! - `json.rs`: what all of them need of raw JSON.
 
@@ -14,6 +14,7 @@ mod decode;
 mod index;
 mod invalid;
 mod json;
+mod large;
 mod object;
 mod pace;
 mod text;

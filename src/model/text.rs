@@ -65,11 +65,34 @@ impl Texts {
 
     /// Adds the text that `write` appends. All texts together must stay within `MAX_BYTES`.
     pub fn add(&mut self, write: impl FnOnce(&mut String)) -> Span {
-        let start = self.0.len() as u32;
+        let start = self.begin();
+        self.extend(write);
+        self.end(start)
+    }
+
+    /// Begins a text that is added in pieces.
+    pub fn begin(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn push(&mut self, piece: &str) {
+        self.0.push_str(piece);
+    }
+
+    pub fn extend(&mut self, write: impl FnOnce(&mut String)) {
         write(&mut self.0);
+    }
+
+    /// Ends the text that began there.
+    pub fn end(&mut self, start: usize) -> Span {
         self.0.push('\0');
         let end = u32::try_from(self.0.len()).ok().and_then(NonZeroU32::new);
-        Span { start, end: end.expect("texts are bounded by their source") }
+        Span { start: start as u32, end: end.expect("texts are bounded by their source") }
+    }
+
+    /// Forgets what was added since there were so many bytes.
+    pub fn rewind(&mut self, bytes: usize) {
+        self.0.truncate(bytes);
     }
 
     /// Forgets the text that was added last.

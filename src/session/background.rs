@@ -35,7 +35,8 @@ impl Session {
     ) -> Result<Arc<Pending>, Error> {
         let user = self.encode(user)?;
         let line = Arc::downgrade(self) as Weak<dyn Line>;
-        Ok(Pending::new(line, &self.logger, user, options.clone(), token, teller))
+        let alarm = self.connections.alarm();
+        Ok(Pending::new(line, alarm, &self.logger, user, options.clone(), token, teller))
     }
 
     /// Starts a fetch. If this succeeds, its teller is told exactly once, on another thread,
@@ -50,8 +51,7 @@ impl Session {
         pending.attach();
         mem::forget(running); // until it is delivered
         self.connections.submit(pending, |now| {
-            self.metrics.fetches.increment();
-            let random = self.random ^ self.metrics.fetches.value();
+            let random = self.random ^ self.metrics.fetches.increment();
             Fetch::begin(&self.rules, pending.options.deadline, random, now)
         });
         if pending.switch().is_fired() {

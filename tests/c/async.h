@@ -201,7 +201,8 @@ static long metric(exp_client *client, const char *name) {
 }
 
 /* Seen once is enough: it may be gone when looked at again. */
-static void until_metric(exp_client *client, const char *name, long wanted) {
+__attribute__((unused)) static void until_metric(exp_client *client, const char *name,
+                                                 long wanted) {
     double began = now();
     bool seen;
     while (!(seen = metric(client, name) == wanted) && now() - began < SOON) {
@@ -211,7 +212,7 @@ static void until_metric(exp_client *client, const char *name, long wanted) {
 }
 
 /* The threads of the library, of all clients. */
-static int our_threads(void) {
+__attribute__((unused)) static int our_threads(void) {
     int count = 0;
     DIR *tasks = opendir("/proc/self/task");
     for (struct dirent *task; (task = readdir(tasks)) != NULL;) {

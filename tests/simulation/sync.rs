@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use crate::clock::{self, Alarm};
+use crate::deadline::Deadline;
 
 pub use shuttle::sync::atomic;
 
@@ -52,6 +53,38 @@ impl Condvar {
         }
         let _alarm = Alarm::set(instant, &self.0);
         self.wait(guard)
+    }
+}
+
+/// No signals are handled here: what a handler would find held, another thread does.
+pub type Latch<T> = Mutex<T>;
+
+#[derive(Debug, Default)]
+pub struct Parker {
+    woken: Mutex<bool>,
+    condvar: Condvar,
+}
+
+impl Parker {
+    pub fn new() -> Self {
+        Parker::default()
+    }
+
+    pub fn unpark(&self) {
+        *self.woken.lock() = true;
+        self.condvar.notify_all();
+    }
+
+    pub fn park(&self, deadline: Deadline) {
+        let mut woken = self.woken.lock();
+        while !*woken {
+            match deadline.instant() {
+                None => woken = self.condvar.wait(woken),
+                Some(instant) if instant <= clock::now() => break,
+                Some(instant) => woken = self.condvar.wait_until(woken, instant),
+            }
+        }
+        *woken = false;
     }
 }
 
