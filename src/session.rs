@@ -321,6 +321,6 @@ fn seed() -> u64 {
 }
 
 fn shared(config: &Config) -> Shared {
-    let descriptors = Transport::max_descriptors(config.pool_size as usize);
+    let descriptors = Transport::max_sockets(config.pool_size as usize);
     Shared::new(Descriptors::new(descriptors))
 }

@@ -10,7 +10,7 @@ use crate::cancel::{Attached, Bell, Cancel, Stop};
 use crate::clock;
 use crate::deadline::Deadline;
 use crate::metrics::Metrics;
-use crate::sys::{self, Descriptors, Enlisted, Interest, Signal};
+use crate::sys::{self, Descriptors, Interest, Signal};
 use crate::timings::{Phase, Timings};
 
 /// Why an exchange does not go on.
@@ -80,9 +80,6 @@ impl Bounds {
 /// See the module. It belongs to the thread that makes the exchange; others ring its bell.
 #[derive(Debug)]
 pub struct ExchangeState {
-    // First, so that it is dropped before the bell's descriptor is closed: a child that is forked in
-    // between must not find a number in the table that is somebody else's by then.
-    _enlisted: Option<Enlisted>,
     _attached: Attached,
     bell: Arc<Bell>,
     bounds: Bounds,
@@ -98,7 +95,6 @@ impl ExchangeState {
     pub fn new(shared: &Shared, now: Instant) -> io::Result<Self> {
         let bell = Bell::with_signal()?;
         Ok(ExchangeState {
-            _enlisted: bell.signal().map(|signal| shared.descriptors.enlist(signal)),
             _attached: shared.cut.attach(&bell),
             bell,
             bounds: Bounds {

@@ -328,10 +328,9 @@ impl Transport {
         }
     }
 
-    /// Descriptors that a client of `pool_size` connections has open at most: a bell for each, and
-    /// sockets that race to connect.
-    pub fn max_descriptors(pool_size: usize) -> usize {
-        pool_size * (1 + connector::MAX_RACERS)
+    /// Sockets that a client of `pool_size` connections has open at most: those that race to connect.
+    pub fn max_sockets(pool_size: usize) -> usize {
+        pool_size * connector::MAX_RACERS
     }
 }
 

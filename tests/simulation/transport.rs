@@ -92,7 +92,7 @@ impl Transport {
         unreachable!("nobody forks here")
     }
 
-    pub fn max_descriptors(_pool_size: usize) -> usize {
+    pub fn max_sockets(_pool_size: usize) -> usize {
         0
     }
 
