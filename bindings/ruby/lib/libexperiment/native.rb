@@ -93,7 +93,7 @@ module AmplitudeExperiment
 
     attach_function :exp_client_new_n, %i[pointer size_t pointer pointer pointer], :int
     attach_function :exp_client_metrics, %i[pointer int32 pointer pointer], :int
-    # The only one that waits, and so the only one that lets other threads run meanwhile.
+    # Waits, and lets other threads run meanwhile.
     attach_function :exp_client_close, %i[pointer uint64], :int, blocking: true
 
     attach_function :exp_fetch_v2_submit, %i[pointer pointer pointer pointer pointer pointer pointer], :int
@@ -104,17 +104,21 @@ module AmplitudeExperiment
     attach_function :exp_completions_fd, [:pointer], :int
     attach_function :exp_completions_next, [:pointer], :pointer
 
-    attach_function :exp_variants_get_n, %i[pointer pointer size_t], :pointer
-    attach_function :exp_variants_json, [:pointer], :pointer
-    attach_function :exp_variants_json_length, [:pointer], :size_t
-    attach_function :exp_variants_filter_deployed, %i[pointer pointer pointer], :int
+    attach_function :exp_variants_count, [:pointer], :size_t
+    attach_function :exp_variants_at, %i[pointer size_t], :pointer
+    attach_function :exp_variants_micros_left, [:pointer], :uint64
+    # Takes 10 ms for a hundred thousand.
+    attach_function :exp_variants_filter_deployed, %i[pointer pointer pointer], :int, blocking: true
     attach_function :exp_variants_attempts, [:pointer], :uint32
     attach_function :exp_variants_connection_reused, [:pointer], :int32
     attach_function :exp_variants_phase_micros, %i[pointer int32], :uint64
-    %i[key value].each do |name|
+    %i[flag_key key value].each do |name|
       attach_function :"exp_variant_#{name}", [:pointer], :pointer
       attach_function :"exp_variant_#{name}_length", [:pointer], :size_t
     end
+    # JSON holds no NUL, so these are copied in one call.
+    attach_function :exp_variant_payload_json, [:pointer], :string
+    attach_function :exp_variant_metadata_json, [:pointer], :string
 
     attach_function :exp_error_status, [:pointer], :int
     attach_function :exp_error_message, [:pointer], :pointer

@@ -58,23 +58,37 @@ module AmplitudeExperiment
     end
 
     # The fetch has arrived; its block, if it has one, is still to run, on a thread of its own: it may take
-    # its time, fetch, or wait for other fetches.
+    # its time, fetch, or wait for other fetches. So may the making of many objects.
     # @api private
     def ended(outs)
-      @outcome = outcome_in(outs)
-      begin
-        thread = Thread.new { tell } if @own_thread
-      rescue ThreadError
-        # The system has no thread left: better late for others than never for this one.
+      NativeClient.receive(outs)
+      if NativeClient.large?(outs)
+        moved = outs.move
+        return aside { end_with(moved) }
       end
-      tell unless thread
+
+      @outcome = outcome_in(outs)
+      @own_thread ? aside { tell } : tell
     end
 
     private
 
+    # On a thread of its own, unless the system has none left: better late for others than never for this one.
+    def aside(&work)
+      Thread.new(&work)
+    rescue ThreadError
+      work.call
+    end
+
+    def end_with(outs)
+      @outcome = outcome_in(outs)
+      outs.clear
+      tell
+    end
+
     # Whoever waits is told, even of a defect.
     def outcome_in(outs)
-      NativeClient.take(outs, deployed: @deployed)
+      NativeClient.outcome(outs, deployed: @deployed)
     rescue StandardError => e
       Failure.of(Native::INTERNAL, "what came of the fetch cannot be read: #{e.class}")
     end
