@@ -40,6 +40,15 @@ module AmplitudeExperiment
       raise LoadError, "EXPERIMENT_LIBRARY names no file: #{path}"
     end
 
+    # What musl's loader says of a library for glibc is a list of symbols.
+    def self.check_libc(path)
+      return unless RbConfig::CONFIG['host_os'].include?('musl')
+      return unless File.file?(path) && File.binread(path).include?('GLIBC_2.')
+
+      raise LoadError, "#{path} is a library for glibc, and this Ruby runs on musl: install the gem for " \
+                       "#{RbConfig::CONFIG['host_cpu']}-linux-musl, or name a library for musl by EXPERIMENT_LIBRARY"
+    end
+
     # While the major version is 0, a minor one may change everything.
     def self.check_version(library_version)
       return if library_version.split('.').first(2) == VERSION.split('.').first(2)
@@ -48,6 +57,7 @@ module AmplitudeExperiment
                        "(the library, #{library_path})"
     end
 
+    check_libc(library_path)
     ffi_lib library_path
     attach_function :exp_version, [], :string
     check_version(exp_version)
@@ -175,7 +185,7 @@ module AmplitudeExperiment
       FFI::AutoPointer.new(pointer, method(:exp_free))
     end
 
-    private_class_method :existing, :check_version
+    private_class_method :existing, :check_libc, :check_version
   end
   private_constant :Native
 end
