@@ -123,7 +123,6 @@ module AmplitudeExperiment
   class Dispatcher
     def initialize
       @lock = Mutex.new
-      @pendings = {}
       @last_number = 0
     end
 
@@ -132,7 +131,7 @@ module AmplitudeExperiment
     # @return [Failure, nil]
     def start(pending)
       @lock.synchronize do
-        @inbox ||= Inbox.new
+        begin_anew if @inbox.nil? || @inbox.inherited?
         @pendings[number = @last_number += 1] = pending
         failure = yield @inbox.completions, FFI::Pointer.new(number)
         watch unless failure || @thread&.alive?
@@ -144,6 +143,13 @@ module AmplitudeExperiment
     end
 
     private
+
+    # What was pending in a process from which this one was forked is that one's, and so is the thread.
+    def begin_anew
+      @inbox = Inbox.new
+      @pendings = {}
+      @thread = nil
+    end
 
     def watch
       @thread = Thread.new { deliver while more? }
