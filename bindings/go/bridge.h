@@ -7,6 +7,7 @@
 
 #include <experiment.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 #define GO_PHASES 8
 
@@ -148,10 +149,10 @@ static inline void go_read_report(const exp_variants *variants, const exp_error 
                                             : exp_error_phase_micros(error, phase);
 }
 
-/* A descriptor of Go's own for the queue's: Go's poller closes what it watches. -1 if there is none
- * left. */
+/* A descriptor of Go's own for the queue's: Go's poller closes what it watches. None of those that
+ * printf and its kin write to, though they be closed. -1 if there is none left. */
 static inline int go_watched(exp_completions *completions) {
-    return fcntl(exp_completions_fd(completions), F_DUPFD_CLOEXEC, 0);
+    return fcntl(exp_completions_fd(completions), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
 
 /* In log.go. */
