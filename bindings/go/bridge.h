@@ -7,6 +7,7 @@
 
 #include <experiment.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 #define GO_PHASES 8
 
@@ -97,20 +98,35 @@ static inline int go_next(exp_completions *completions, go_outcome *outcome) {
     return 1;
 }
 
-static inline void go_read_variants(const exp_variants *variants, go_variant *out, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        const exp_variant *variant = exp_variants_at(variants, i);
-        out[i].flag_key.bytes = exp_variant_flag_key(variant);
-        out[i].flag_key.length = exp_variant_flag_key_length(variant);
-        out[i].key.bytes = exp_variant_key(variant);
-        out[i].key.length = exp_variant_key_length(variant);
-        out[i].value.bytes = exp_variant_value(variant);
-        out[i].value.length = exp_variant_value_length(variant);
-        out[i].payload.bytes = exp_variant_payload_json(variant);
-        out[i].payload.length = exp_variant_payload_json_length(variant);
-        out[i].metadata.bytes = exp_variant_metadata_json(variant);
-        out[i].metadata.length = exp_variant_metadata_json_length(variant);
+static inline size_t go_size(const go_variant *variant) {
+    return variant->flag_key.length + variant->key.length + variant->value.length +
+           variant->payload.length + variant->metadata.length;
+}
+
+/* Reads variants from number `first` on: `count` of them, or fewer if those have more than `bytes`
+ * bytes, but one at least. Tells how many, and what was left of the fetch's time before. */
+static inline size_t go_read_variants(const exp_variants *variants, size_t first, go_variant *out,
+                                      size_t count, size_t bytes, uint64_t *micros_left) {
+    *micros_left = exp_variants_micros_left(variants);
+    size_t read = 0, size = 0;
+    for (; read < count; read++) {
+        const exp_variant *variant = exp_variants_at(variants, first + read);
+        go_variant *one = &out[read];
+        one->flag_key.bytes = exp_variant_flag_key(variant);
+        one->flag_key.length = exp_variant_flag_key_length(variant);
+        one->key.bytes = exp_variant_key(variant);
+        one->key.length = exp_variant_key_length(variant);
+        one->value.bytes = exp_variant_value(variant);
+        one->value.length = exp_variant_value_length(variant);
+        one->payload.bytes = exp_variant_payload_json(variant);
+        one->payload.length = exp_variant_payload_json_length(variant);
+        one->metadata.bytes = exp_variant_metadata_json(variant);
+        one->metadata.length = exp_variant_metadata_json_length(variant);
+        size += go_size(one);
+        if (read > 0 && size > bytes)
+            break;
     }
+    return read;
 }
 
 static inline void go_read_error(const exp_error *error, go_failure *out) {
@@ -133,10 +149,10 @@ static inline void go_read_report(const exp_variants *variants, const exp_error 
                                             : exp_error_phase_micros(error, phase);
 }
 
-/* A descriptor of Go's own for the queue's: Go's poller closes what it watches. -1 if there is none
- * left. */
+/* A descriptor of Go's own for the queue's: Go's poller closes what it watches. None of those that
+ * printf and its kin write to, though they be closed. -1 if there is none left. */
 static inline int go_watched(exp_completions *completions) {
-    return fcntl(exp_completions_fd(completions), F_DUPFD_CLOEXEC, 0);
+    return fcntl(exp_completions_fd(completions), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
 
 /* In log.go. */

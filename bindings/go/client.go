@@ -1,3 +1,5 @@
+//go:build cgo
+
 package experiment
 
 import (
@@ -84,10 +86,14 @@ func (c *Client) FetchV2WithContext(user *User, ctx context.Context) (map[string
 
 // FetchV2WithContextAndOptions is FetchV2 with a context and options. An error is a *FetchError.
 func (c *Client) FetchV2WithContextAndOptions(user *User, ctx context.Context, fetchOptions *FetchOptions) (map[string]Variant, error) {
+	return c.fetchWanted(ctx, user, fetchOptions, nil)
+}
+
+func (c *Client) fetchWanted(ctx context.Context, user *User, fetchOptions *FetchOptions, wanted func(Variant) bool) (map[string]Variant, error) {
 	if fetchOptions == nil {
 		fetchOptions = &FetchOptions{}
 	}
-	variants, failure := c.fetch(ctx, user, fetchOptions)
+	variants, failure := c.fetch(ctx, user, fetchOptions, wanted)
 	if failure == nil {
 		return variants, nil
 	}
@@ -101,16 +107,10 @@ func (c *Client) FetchV2WithContextAndOptions(user *User, ctx context.Context, f
 //
 // Deprecated: Use FetchV2.
 func (c *Client) Fetch(user *User) (map[string]Variant, error) {
-	variants, err := c.FetchV2(user)
-	for flag, variant := range variants {
-		if !variant.isDeployed() {
-			delete(variants, flag)
-		}
-	}
-	return variants, err
+	return c.fetchWanted(context.Background(), user, nil, isDeployed)
 }
 
-func (c *Client) fetch(ctx context.Context, user *User, options *FetchOptions) (map[string]Variant, *FetchError) {
+func (c *Client) fetch(ctx context.Context, user *User, options *FetchOptions, wanted func(Variant) bool) (map[string]Variant, *FetchError) {
 	if c.refused != nil {
 		return nil, c.refused
 	}
@@ -130,7 +130,7 @@ func (c *Client) fetch(ctx context.Context, user *User, options *FetchOptions) (
 	if failure != nil {
 		return nil, failure
 	}
-	variants, failure := over.take(options.Report)
+	variants, failure := over.take(ctx, options, wanted)
 	return variants, failure.endedBy(ctx)
 }
 

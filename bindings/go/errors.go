@@ -1,7 +1,10 @@
+//go:build cgo
+
 package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -149,6 +152,14 @@ func closed() *FetchError {
 // canceled is a fetch that its context ended before it began.
 func canceled(ctx context.Context) *FetchError {
 	return &FetchError{Status: StatusCanceled, Message: "the context was canceled before the fetch", Phase: PhaseNone, cause: context.Cause(ctx)}
+}
+
+// unmade is a fetch that brought an answer of which there was no time to make variants.
+func unmade(ctx context.Context, report Report) *FetchError {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return &FetchError{Status: StatusCanceled, Message: "the context was canceled while the answer's objects were made", Phase: PhaseNone, Report: report}
+	}
+	return &FetchError{Status: StatusTimeout, Message: "the answer came, but making its objects took longer than the timeout allows", Retryable: true, Phase: PhaseBody, Report: report}
 }
 
 // endedBy adds the cause of the context, if that is what ended the fetch.

@@ -15,8 +15,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // forgetful is the service, which does not remember what it was sent.
@@ -173,6 +175,28 @@ func TestAChildProcessInheritsNoDescriptor(t *testing.T) {
 	if after := inherited(); after != before {
 		t.Errorf("a child has the descriptors %q, without a client %q", after, before)
 	}
+}
+
+func TestWhatIsWatchedIsNoStandardStreamThoughTheseAreClosed(t *testing.T) {
+	kept := []int{must(syscall.Dup(0)), must(syscall.Dup(1))}
+	for stream, saved := range kept { // two, for the queue's own descriptor may be one of them
+		syscall.Close(stream)
+		defer func() {
+			syscall.Dup2(saved, stream)
+			syscall.Close(saved)
+		}()
+	}
+	queue, watch, failure := newQueue()
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	defer free(unsafe.Pointer(queue))
+	defer watch.Close()
+	must(watch.SyscallConn()).Control(func(descriptor uintptr) {
+		if descriptor <= 2 {
+			t.Errorf("descriptor %d is watched", descriptor)
+		}
+	})
 }
 
 func TestAClientThatIsForgottenIsClosedByTheCollector(t *testing.T) {

@@ -157,28 +157,77 @@ func (o *outcome) next(queue *C.exp_completions) (token cgo.Handle, found bool) 
 	return cgo.Handle(o.token), found
 }
 
-// take is the same in Go's memory; the library's is freed. How the fetch went is written to `report`,
-// if there is one.
-func (o *outcome) take(report *Report) (map[string]Variant, *FetchError) {
+// take is the same in Go's memory; the library's is freed. How the fetch went is written to
+// options.Report, if there is one. What is left of the fetch's time holds for this, too.
+func (o *outcome) take(ctx context.Context, options *FetchOptions, wanted func(Variant) bool) (map[string]Variant, *FetchError) {
 	if o.status != C.EXP_OK {
 		return nil, takeError(o.status, o.error)
 	}
 	defer free(unsafe.Pointer(o.variants))
-	if report != nil {
-		*report = readReport(o.variants, nil)
+	variants, complete := readVariants(ctx, o.variants, int(o.count), wanted)
+	report := readReport(o.variants, nil)
+	if !complete {
+		return nil, unmade(ctx, report)
 	}
-	return readVariants(o.variants, int(o.count)), nil
+	if options.Report != nil {
+		*options.Report = report
+	}
+	return variants, nil
 }
 
-func readVariants(variants *C.exp_variants, count int) map[string]Variant {
-	result := make(map[string]Variant, count)
-	lent := make([]C.go_variant, count)
-	C.go_read_variants(variants, unsafe.SliceData(lent), C.size_t(count))
-	for _, variant := range lent {
-		result[copied(variant.flag_key)] = newVariant(
-			copied(variant.key), copied(variant.value), bytes.Clone(borrowed(variant.payload)), borrowed(variant.metadata))
+// A piece is what is read in one call and made between two looks at the clock: so many variants, or so
+// many bytes, of which the worst take two milliseconds.
+const (
+	pieceVariants = 256
+	pieceBytes    = 32 << 10
+)
+
+// readVariants makes those that are wanted; false if the fetch's time or the context ended meanwhile.
+func readVariants(ctx context.Context, variants *C.exp_variants, count int, wanted func(Variant) bool) (map[string]Variant, bool) {
+	// A map of many more is not made at once, but grows by little ones.
+	result := make(map[string]Variant, min(count, pieceVariants))
+	lent := make([]C.go_variant, min(count, pieceVariants))
+	for first := 0; first < count; {
+		var left C.uint64_t
+		read := C.go_read_variants(variants, C.size_t(first), unsafe.SliceData(lent),
+			C.size_t(min(count-first, len(lent))), pieceBytes, &left)
+		if left == 0 || ctx.Err() != nil {
+			return nil, false
+		}
+		ends := time.Now().Add(microseconds(left))
+		for _, native := range lent[:read] {
+			variant, made := makeVariant(ctx, native, ends)
+			if !made {
+				return nil, false
+			}
+			if wanted == nil || wanted(variant) {
+				result[copied(native.flag_key)] = variant
+			}
+		}
+		first += int(read)
 	}
-	return result
+	return result, true
+}
+
+func makeVariant(ctx context.Context, native C.go_variant, ends time.Time) (Variant, bool) {
+	variant := Variant{Key: copied(native.key), Value: copied(native.value), payload: bytes.Clone(borrowed(native.payload))}
+	payload, inTime := decodedBy(ctx, ends, variant.payload)
+	if !inTime {
+		return Variant{}, false
+	}
+	lent := borrowed(native.metadata)
+	if len(lent) > pieceBytes {
+		lent = bytes.Clone(lent) // who decodes it may be left behind
+	}
+	metadata, inTime := decodedBy(ctx, ends, lent)
+	variant.Payload = payload
+	variant.Metadata, _ = metadata.(map[string]interface{})
+	return variant, inTime
+}
+
+// microseconds is a time of the library's; the longest that there is for one without a limit.
+func microseconds(micros C.uint64_t) time.Duration {
+	return time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond
 }
 
 // readReport is how the fetch went that one of the two came of.

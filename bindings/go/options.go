@@ -1,3 +1,5 @@
+//go:build cgo
+
 package experiment
 
 // Tracking tells the service whether to record an event. Its zero value leaves that to the service.

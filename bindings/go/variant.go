@@ -1,8 +1,13 @@
+//go:build cgo
+
 package experiment
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"runtime"
+	"time"
 )
 
 // Variant is the variant of one flag.
@@ -29,11 +34,37 @@ func (v Variant) DecodePayload(into any) error {
 	return json.Unmarshal(v.payload, into)
 }
 
-// newVariant keeps `payload`, but not `metadata`.
-func newVariant(key, value string, payload, metadata []byte) Variant {
-	variant := Variant{Key: key, Value: value, Payload: decoded(payload), payload: payload}
-	variant.Metadata, _ = decoded(metadata).(map[string]interface{})
-	return variant
+// decoders has room for as many documents as are decoded at once of those that take long. When the time of
+// one's fetch is over it is left behind: encoding/json cannot be stopped. No more than these are.
+var decoders = make(chan struct{}, runtime.GOMAXPROCS(0))
+
+// decodedBy is decoded if that ends in time; false if the time or the context ends before.
+func decodedBy(ctx context.Context, ends time.Time, data []byte) (value any, inTime bool) {
+	if len(data) <= pieceBytes {
+		return decoded(data), true
+	}
+	timer := time.NewTimer(time.Until(ends))
+	defer timer.Stop()
+	done := make(chan any, 1)
+	select {
+	case decoders <- struct{}{}:
+		go func() {
+			defer func() { <-decoders }()
+			done <- decoded(data)
+		}()
+	case <-timer.C:
+		return nil, false
+	case <-ctx.Done():
+		return nil, false
+	}
+	select {
+	case value := <-done:
+		return value, true
+	case <-timer.C:
+		return nil, false
+	case <-ctx.Done():
+		return nil, false
+	}
 }
 
 // decoded reads JSON that the library has found to be valid, or nothing. It is told of no type, not even a
@@ -50,7 +81,7 @@ func decoded(data []byte) (value any) {
 }
 
 // isDeployed tells whether the variant is deployed, and not the default of its flag.
-func (v Variant) isDeployed() bool {
+func isDeployed(v Variant) bool {
 	isDefault, _ := v.Metadata["default"].(bool)
 	deployed, known := v.Metadata["deployed"].(bool)
 	return !isDefault && (deployed || !known)

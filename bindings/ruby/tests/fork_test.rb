@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative 'helper'
+require 'tempfile'
 
 # A client works on in the parent and in children, and no answer goes to the wrong one.
 class ForkTest < ExperimentTest
@@ -80,5 +81,52 @@ class ForkTest < ExperimentTest
     end
     assert_equal 4, wait_for_child(child, result)
     assert_own_answers(parent, 5)
+  end
+
+  def test_a_daemon_fetches_with_the_client_that_was_made_before
+    output = Tempfile.create
+    source = <<~RUBY
+      require 'libexperiment'
+      config = AmplitudeExperiment::RemoteEvaluationConfig.new(server_url: #{play(VARIANT).inspect})
+      client = AmplitudeExperiment::RemoteEvaluationClient.new('key', config)
+      [client.fetch_v2!(nil), client.fetch_async_v2(nil).value]
+      Process.daemon
+      told = client.fetch_v2!(nil).keys + client.fetch_async_v2(nil).value.keys
+      File.write(#{output.path.inspect}, told.inspect)
+    RUBY
+    _, status = run_ruby(source)
+    assert_predicate status, :success?
+    eventually('the daemon fetching') { File.read(output.path) == '["flag", "flag"]' }
+  ensure
+    File.unlink(output.path)
+  end
+
+  def test_a_program_that_is_spawned_gets_none_of_our_descriptors
+    client = client({})
+    2.times { client.fetch_async_v2(nil).value && client.fetch_v2!(nil) }
+    [true, false].each do |close_others|
+      listed = IO.popen(['ls', '-l', '/proc/self/fd', { close_others: }], &:read)
+      refute_match(/eventfd|socket:/, listed)
+    end
+  end
+
+  # A fork that Ruby does not see: of the process's number it would be the same.
+  def test_inboxes_that_the_library_calls_the_parents_are_not_used
+    client = client({})
+    2.times { client.fetch_async_v2(nil).value && client.fetch_v2!(nil) }
+    parents = ObjectSpace.each_object(AmplitudeExperiment.const_get(:Inbox)).to_a
+    parents.each { |inbox| inbox.define_singleton_method(:inherited?) { true } }
+    waited = []
+    parents.each { |inbox| inbox.define_singleton_method(:wait) { waited << self } }
+    assert_equal 4, own_answers(client, 4)
+    assert_equal 4, Timeout.timeout(5) { client.fetch_async_v2(nil).value.size }
+    assert_empty waited
+  end
+
+  def test_a_wait_that_the_library_calls_the_parents_ends
+    inbox = AmplitudeExperiment.const_get(:Inbox).new
+    Native.stub(:exp_completions_fd, -1) do
+      assert_equal 'EXP_ERR_CANCELED', assert_raises(FetchError) { inbox.wait }.status
+    end
   end
 end

@@ -52,6 +52,15 @@ class LoadingTest < ExperimentTest
     end
   end
 
+  def test_a_library_for_glibc_is_refused_on_musl_in_one_sentence
+    on_musl = "RbConfig::CONFIG['host_os'] = 'linux-musl'; begin; #{LOAD}; rescue LoadError => e; puts e.message; end"
+    library = ENV.fetch('EXPERIMENT_LIBRARY')
+    output, = run_ruby(on_musl, 'EXPERIMENT_LIBRARY' => library)
+    expected = "#{library} is a library for glibc, and this Ruby runs on musl: install the gem for " \
+               "#{RbConfig::CONFIG['host_cpu']}-linux-musl, or name a library for musl by EXPERIMENT_LIBRARY"
+    assert_equal expected, output.chomp
+  end
+
   VENDOR = 'module AmplitudeExperiment; class FetchError < StandardError; end; class RemoteEvaluationClient; end; end'
 
   def test_the_vendors_gem_and_this_one_do_not_mix

@@ -36,6 +36,25 @@ module AmplitudeExperiment
       CLASSES.fetch(status, FetchError).new(message).without_attempt(status)
     end
 
+    # An answer that came, of which there was no time to make objects.
+    # @param variants [Variants] those that were made
+    # @api private
+    def self.unmade(variants)
+      FetchTimeoutError.new('the answer came, but making its objects took longer than the timeout allows')
+                       .told_of(variants)
+    end
+
+    # @api private
+    def told_of(variants)
+      @status = Native.exp_status_name(Native::TIMEOUT)
+      @phase = :body
+      @retryable = true
+      @attempts = variants.attempts
+      @timings = variants.timings
+      @connection_reused = variants.connection_reused?
+      self
+    end
+
     # @api private
     def told_by(error)
       @status = Native.exp_status_name(Native.exp_error_status(error))

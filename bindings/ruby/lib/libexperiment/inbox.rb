@@ -25,6 +25,10 @@ module AmplitudeExperiment
       @readable = IO.for_fd(Native.exp_completions_fd(@completions), autoclose: false)
     end
 
+    # Whether it is that of a process from which this one was forked, maybe unseen by Ruby. What it waits for never
+    # arrives here, though its descriptor becomes readable.
+    def inherited? = Native.exp_completions_fd(@completions).negative?
+
     # The fetch that arrived first, once there is one: an exp_pending that stays in the outs.
     def wait
       wait_readable while (@outs[:arrived] = Native.exp_completions_next(@completions)).null?
@@ -43,6 +47,8 @@ module AmplitudeExperiment
     # There is no limit to this wait, so only a scheduler comes back from it with nothing: async 1 makes that
     # of the end of its with_timeout.
     def wait_readable
+      raise Failure.of(Native::CANCELED, 'the fetch is that of the process that forked') if inherited?
+
       @readable.wait_readable or raise Failure.of(Native::CANCELED, 'the Fiber scheduler ended the wait')
     end
   end

@@ -17,11 +17,22 @@ module AmplitudeExperiment
       outs&.clear
     end
 
-    # Takes what has arrived in the outs.
+    # Takes out of what has arrived in the outs what it came to: variants or an error, there too.
+    def self.receive(outs)
+      Native.exp_pending_take(outs[:arrived], outs.at(:variants), outs.at(:error))
+    end
+
+    # More variants than one thread makes for others while they wait: these take four milliseconds.
+    LARGE = 1_000
+
+    def self.large?(outs)
+      Native.exp_variants_count(outs[:variants]) > LARGE
+    end
+
+    # What was received, as objects.
     # @return [Variants, Failure]
-    def self.take(outs, deployed:)
-      status = Native.exp_pending_take(outs[:arrived], outs.at(:variants), outs.at(:error))
-      return Failure.from(outs[:error]) unless status == Native::OK
+    def self.outcome(outs, deployed:)
+      return Failure.from(outs[:error]) unless outs[:error].null?
       return Variants.from(outs[:variants]) unless deployed
 
       Native.exp_variants_filter_deployed(outs[:variants], outs.at(:deployed), nil)
@@ -35,7 +46,8 @@ module AmplitudeExperiment
         next failure if failure
 
         inbox.wait
-        NativeClient.take(inbox.outs, deployed:)
+        NativeClient.receive(inbox.outs)
+        NativeClient.outcome(inbox.outs, deployed:)
       end
     end
 

@@ -36,6 +36,14 @@ module AmplitudeExperiment
       pointer
     end
 
+    # Gives all away, to places of their own.
+    # @return [Outs]
+    def move
+      moved = Outs.new
+      NAMES.each { |name| moved[name] = take(name) }
+      moved
+    end
+
     # Frees all that is here. The places are empty before: nothing can be freed twice.
     def clear
       addresses = @memory.read_array_of_ulong(NAMES.size)

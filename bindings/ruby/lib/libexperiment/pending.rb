@@ -58,23 +58,37 @@ module AmplitudeExperiment
     end
 
     # The fetch has arrived; its block, if it has one, is still to run, on a thread of its own: it may take
-    # its time, fetch, or wait for other fetches.
+    # its time, fetch, or wait for other fetches. So may the making of many objects.
     # @api private
     def ended(outs)
-      @outcome = outcome_in(outs)
-      begin
-        thread = Thread.new { tell } if @own_thread
-      rescue ThreadError
-        # The system has no thread left: better late for others than never for this one.
+      NativeClient.receive(outs)
+      if NativeClient.large?(outs)
+        moved = outs.move
+        return aside { end_with(moved) }
       end
-      tell unless thread
+
+      @outcome = outcome_in(outs)
+      @own_thread ? aside { tell } : tell
     end
 
     private
 
+    # On a thread of its own, unless the system has none left: better late for others than never for this one.
+    def aside(&work)
+      Thread.new(&work)
+    rescue ThreadError
+      work.call
+    end
+
+    def end_with(outs)
+      @outcome = outcome_in(outs)
+      outs.clear
+      tell
+    end
+
     # Whoever waits is told, even of a defect.
     def outcome_in(outs)
-      NativeClient.take(outs, deployed: @deployed)
+      NativeClient.outcome(outs, deployed: @deployed)
     rescue StandardError => e
       Failure.of(Native::INTERNAL, "what came of the fetch cannot be read: #{e.class}")
     end
@@ -109,7 +123,6 @@ module AmplitudeExperiment
   class Dispatcher
     def initialize
       @lock = Mutex.new
-      @pendings = {}
       @last_number = 0
     end
 
@@ -118,7 +131,7 @@ module AmplitudeExperiment
     # @return [Failure, nil]
     def start(pending)
       @lock.synchronize do
-        @inbox ||= Inbox.new
+        begin_anew if @inbox.nil? || @inbox.inherited?
         @pendings[number = @last_number += 1] = pending
         failure = yield @inbox.completions, FFI::Pointer.new(number)
         watch unless failure || @thread&.alive?
@@ -130,6 +143,13 @@ module AmplitudeExperiment
     end
 
     private
+
+    # What was pending in a process from which this one was forked is that one's, and so is the thread.
+    def begin_anew
+      @inbox = Inbox.new
+      @pendings = {}
+      @thread = nil
+    end
 
     def watch
       @thread = Thread.new { deliver while more? }

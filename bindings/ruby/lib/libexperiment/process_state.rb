@@ -7,7 +7,8 @@ module AmplitudeExperiment
     # Inboxes beyond so many are not kept when they are given back; each has a descriptor.
     IDLE_INBOXES = 64
 
-    # This process's own. Asking for the process costs 0.1 µs; a fork in C code calls no hook of Ruby's. There
+    # This process's own. Asking for the process costs 0.1 µs; a fork in C code calls no hook of Ruby's (and where Ruby
+    # remembers the number all the same, each inbox is asked, too). There
     # is no lock, which a signal handler could not take: of two threads that are first, each may get one of its
     # own, and both work.
     def self.current
@@ -41,7 +42,10 @@ module AmplitudeExperiment
     private
 
     def idle_inbox
-      @idle.pop(true) unless @idle.empty?
+      until @idle.empty?
+        inbox = @idle.pop(true)
+        return inbox unless inbox.inherited?
+      end
     rescue ThreadError
       nil # Another thread was faster.
     end

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require 'json'
-
 module AmplitudeExperiment
   # The variants of one fetch by flag key, in the service's order: a Hash, as the vendor's gem returns, that
   # also tells of its fetch.
@@ -18,9 +16,11 @@ module AmplitudeExperiment
     def connection_reused? = @connection_reused
 
     # @param native [FFI::Pointer] an exp_variants, which stays its owner's
+    # @return [Variants, Failure] the latter if the fetch's time was over before all objects were made
     # @api private
     def self.from(native)
-      new.read(native)
+      variants = new.tell_of(native)
+      variants.read(native) ? variants : Failure.unmade(variants)
     end
 
     # No variants, for want of better.
@@ -31,16 +31,26 @@ module AmplitudeExperiment
     end
 
     # @api private
-    def read(native)
+    def tell_of(native)
       @attempts = Native.exp_variants_attempts(native)
       @timings = Native.timings { |number| Native.exp_variants_phase_micros(native, number) }
       @connection_reused = Native.exp_variants_connection_reused(native) == 1
-      json = Native.text(Native.exp_variants_json(native), Native.exp_variants_json_length(native))
-      # The library has bounded the depth.
-      JSON.parse(whole_characters(json), max_nesting: false).each do |flag_key, sent|
-        self[flag_key] = variant(native, flag_key, sent)
-      end
       self
+    end
+
+    # Makes the variants, as long as the fetch's time lasts: false if that is over before.
+    # @api private
+    def read(native)
+      count = Native.exp_variants_count(native)
+      turn = Native.exp_variants_micros_left(native)
+      (0...count).step(PIECE) do |first|
+        left = Native.exp_variants_micros_left(native)
+        return false if left.zero?
+
+        turn = left_after_others(native) if turn - left > TURN_MICROS
+        first.upto([first + PIECE, count].min - 1) { |index| add(Native.exp_variants_at(native, index)) }
+      end
+      true
     end
 
     # @api private
@@ -54,30 +64,22 @@ module AmplitudeExperiment
 
     private
 
-    # Half a surrogate pair, which payloads may have, is no character: by what follows it, Ruby's parser would
-    # raise, or make of it what is no UTF-8.
-    def whole_characters(json)
-      return json unless json.match?(/\\ud[89a-f]/i)
+    # Variants between two looks at the clock; they take a quarter of a millisecond.
+    PIECE = 64
+    # How long this thread works before it lets others run.
+    TURN_MICROS = 3_000
+    private_constant :PIECE, :TURN_MICROS
 
-      json.gsub(ESCAPE) { |escape| escape.match?(HALF) ? '\ufffd' : escape }
+    # Lets other threads run, or the other fibers of a scheduler, and whoever wants to interrupt this one.
+    # @return [Integer] microseconds left of the fetch's time afterwards
+    def left_after_others(native)
+      Fiber.current_scheduler ? sleep(0) : Thread.pass
+      Native.exp_variants_micros_left(native)
     end
 
-    ESCAPE = /\\(?:ud[89ab]\h\h\\ud[c-f]\h\h|u\h{4}|.)/i
-    HALF = /\A\\ud[89a-f]\h\h\z/i
-    private_constant :ESCAPE, :HALF
-
-    def variant(native, flag_key, sent)
-      key, value, payload, metadata = sent.values_at('key', 'value', 'payload', 'metadata')
-      key = text(native, flag_key, :key) unless key.is_a?(String)
-      value = text(native, flag_key, :value) unless value.nil? || value.is_a?(String)
-      Variant.new(key:, value:, payload:, metadata:)
-    end
-
-    # What is no string was parsed; the library has it as it was sent.
-    def text(native, flag_key, field)
-      variant = Native.exp_variants_get_n(native, flag_key, flag_key.bytesize)
-      Native.text(Native.public_send(:"exp_variant_#{field}", variant),
-                  Native.public_send(:"exp_variant_#{field}_length", variant))
+    def add(variant)
+      flag_key = Native.text(Native.exp_variant_flag_key(variant), Native.exp_variant_flag_key_length(variant))
+      self[flag_key] = Variant.from(variant)
     end
   end
 end
