@@ -83,6 +83,31 @@ class ForkTest < ExperimentTest
     assert_own_answers(parent, 5)
   end
 
+  # As the gem daemons does to what delayed_job runs in; the numbers then are those of the program's own files.
+  def test_a_child_that_closes_all_descriptors_keeps_the_files_that_it_opens_afterwards
+    client = client({}, connection_pool_max_size: 2)
+    Array.new(4) { client.fetch_async_v2(nil) }.each(&:value)
+    child = fork { exit!(with_new_files { own_answers(client, 20) } == [20, true]) }
+    Timeout.timeout(30) { assert_predicate Process.wait2(child).last, :success? }
+    assert_own_answers(client, 5)
+  end
+
+  # What the block returns, and whether the files are open afterwards.
+  def with_new_files
+    (3..255).each { |number| close(number) }
+    files = Array.new(40) { File.open('/proc/self/status') }
+    numbers = files.map(&:fileno)
+    result = yield
+    GC.start
+    [result, numbers.all? { |number| File.readlink("/proc/self/fd/#{number}").end_with?('/status') }]
+  end
+
+  def close(number)
+    IO.for_fd(number).close
+  rescue SystemCallError, ArgumentError
+    nil # it is none, or Ruby's own
+  end
+
   def test_a_daemon_fetches_with_the_client_that_was_made_before
     output = Tempfile.create
     source = <<~RUBY
