@@ -417,3 +417,37 @@ fn a_fetch_is_reused_only_if_its_connection_served_before() {
     assert_eq!(client.metrics().connections_reused.value(), 2);
     assert_eq!(service.connections_accepted(), 1);
 }
+
+#[test]
+fn more_dead_addresses_than_can_be_tried_at_once_do_not_hide_the_one_that_lives() {
+    let service = MockService::start(Script::service());
+    let port = service.address().port();
+    let dead: Vec<IpAddr> =
+        (10..19).map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))).collect();
+    let _dropping: Vec<Dropping> =
+        dead.iter().map(|ip| Dropping::listen(SocketAddr::new(*ip, port))).collect();
+    let mut settings = named(&service);
+    settings.set_fetch_timeout(5000).unwrap();
+    resolve_to(&mut settings, &[&dead[..], &[LOCALHOST]].concat());
+    let client = client(&settings);
+    fetch(&client).unwrap();
+    assert_eq!(client.metrics().attempts.value(), 1);
+}
+
+#[test]
+fn addresses_that_were_tried_in_vain_come_last_the_next_time() {
+    let service = MockService::start(Script::service());
+    let port = service.address().port();
+    let dead: Vec<IpAddr> =
+        (30..60).map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))).collect();
+    let _dropping: Vec<Dropping> =
+        dead.iter().map(|ip| Dropping::listen(SocketAddr::new(*ip, port))).collect();
+    let mut settings = named(&service);
+    settings.set_fetch_timeout(300).unwrap();
+    resolve_to(&mut settings, &[&dead[..], &[LOCALHOST]].concat());
+    let client = client(&settings);
+    // Nine or more are given a start in 300 ms, a quarter of what is left apart.
+    let fetches = (1..=10).find(|_| fetch(&client).is_ok());
+    assert!(fetches.is_some_and(|fetches| fetches > 1), "{fetches:?}");
+    assert_eq!(client.metrics().failures(Status::Timeout), fetches.unwrap_or(0) - 1);
+}

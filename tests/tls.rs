@@ -471,3 +471,68 @@ fn a_slow_handshake_counts_for_the_phase_tls() {
     });
     drop(listener);
 }
+
+// The file of authorities.
+
+/// A client that trusts what this file holds, for a server by the name of its certificate.
+fn trusting_file(name: &str, pem: &[u8], server: &TlsServer) -> Result<Client, Error> {
+    let file = std::env::temp_dir().join(format!("exp-{name}-{}.pem", std::process::id()));
+    std::fs::write(&file, pem).unwrap();
+    let mut settings = config(&server.named_url());
+    settings.set_ca_file(file.to_str().unwrap()).unwrap();
+    resolve_to(&mut settings, &[LOCALHOST]);
+    let client = Client::new("key", &settings);
+    std::fs::remove_file(&file).unwrap();
+    client
+}
+
+#[test]
+fn a_byte_order_mark_hides_no_certificate() {
+    let authority = Authority::new();
+    let server = TlsServer::start(authority.certify(&NAMES).server_config(&BOTH));
+    let pem = std::fs::read(authority.file()).unwrap();
+    let marked = [b"\xef\xbb\xbf", &pem[..]].concat();
+    fetch(&trusting_file("mark", &marked, &server).unwrap()).unwrap();
+}
+
+#[test]
+fn a_certificate_that_the_ca_file_names_is_trusted_as_itself() {
+    let as_authority = |params: &mut rcgen::CertificateParams| {
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    };
+    let issued = Authority::new().certify(&NAMES);
+    for (name, identity) in [
+        ("leaf", Identity::self_signed(&NAMES)),
+        ("authority", Identity::self_signed_as(&NAMES, as_authority)),
+        ("issued", issued),
+    ] {
+        let server = TlsServer::start(identity.server_config(&BOTH));
+        let client = trusting_file(name, identity.pem().as_bytes(), &server).unwrap();
+        fetch(&client).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn a_certificate_that_is_trusted_as_itself_needs_its_name_its_dates_and_its_key() {
+    let as_authority = |params: &mut rcgen::CertificateParams| {
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    };
+    let both = |params: &mut rcgen::CertificateParams| {
+        as_authority(params);
+        expired(params);
+    };
+    for (name, identity, reason) in [
+        ("name", Identity::self_signed_as(&["other.test"], as_authority), "not valid for name"),
+        ("dates", Identity::self_signed_as(&NAMES, both), "expired"),
+    ] {
+        let server = TlsServer::start(identity.server_config(&BOTH));
+        let client = trusting_file(name, identity.pem().as_bytes(), &server).unwrap();
+        is_final_tls_failure(&failure(&client), reason);
+    }
+    // Another one of the same names and the same kind is not the one that is named.
+    let named = Identity::self_signed_as(&NAMES, as_authority);
+    let shown = Identity::self_signed_as(&NAMES, as_authority);
+    let server = TlsServer::start(shown.server_config(&BOTH));
+    let client = trusting_file("other", named.pem().as_bytes(), &server).unwrap();
+    assert_eq!(failure(&client).status, Status::Tls);
+}

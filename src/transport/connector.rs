@@ -289,4 +289,19 @@ mod tests {
             assert_eq!(in_turn(&addresses(given)), addresses(turns), "{given:?}");
         }
     }
+    #[test]
+    fn a_connection_to_itself_is_none() {
+        // Where nobody listens, the system may draw the very port for our own end: an even one of the
+        // ephemeral range (ip(7)). Some ten thousand tries are needed.
+        for port in (0..20).flat_map(|_| (32_768..60_999).step_by(2)) {
+            let address = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), port);
+            let Ok(stream) = sys::begin_connect(&address) else { continue };
+            if stream.peer_addr().is_ok_and(|peer| Some(peer) == stream.local_addr().ok()) {
+                let error = connected(&stream).expect_err("nobody else is there");
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+                return;
+            }
+        }
+        panic!("it never happened");
+    }
 }

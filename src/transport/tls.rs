@@ -83,9 +83,12 @@ struct WallClock;
 
 impl TimeProvider for WallClock {
     fn current_time(&self) -> Option<UnixTime> {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        Some(UnixTime::since_unix_epoch(since))
+        unix_time(SystemTime::now())
     }
+}
+
+fn unix_time(now: SystemTime) -> Option<UnixTime> {
+    now.duration_since(SystemTime::UNIX_EPOCH).ok().map(UnixTime::since_unix_epoch)
 }
 
 fn read_authorities(path: &str) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), Error> {
@@ -251,5 +254,20 @@ impl SignatureVerificationAlgorithm for Bounded {
 
     fn signature_alg_id(&self) -> AlgorithmIdentifier {
         self.0.signature_alg_id()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_clock_before_1970_tells_no_time_and_does_not_panic() {
+        let before = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+        assert_eq!(unix_time(before), None);
+        let after = SystemTime::UNIX_EPOCH + Duration::from_secs(7);
+        assert_eq!(unix_time(after).map(|time| time.as_secs()), Some(7));
     }
 }

@@ -94,9 +94,16 @@ impl TlsWire {
     fn read(&mut self, into: &mut [u8], state: &mut ExchangeState) -> io::Result<usize> {
         for _ in 0..LOOKS {
             match self.tls.reader().read(into) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.take_in(state)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read, // 0 after a close_notify, UnexpectedEof without one
-            };
+            }
+            if let Err(error) = self.take_in(state) {
+                // What came before a record that is wrong was right.
+                return match self.tls.reader().read(into) {
+                    Ok(amount @ 1..) => Ok(amount),
+                    _ => Err(error),
+                };
+            }
         }
         // What is no data (tickets, key updates) may come without end.
         Err(io::ErrorKind::Interrupted.into())

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -56,6 +56,17 @@ impl Authority {
         if goes_on { builder.allow_unauthenticated() } else { builder }.build().unwrap()
     }
 
+    /// An authority below this one, by its own or any other name, and its certificate.
+    pub fn certify_authority(&self, name: &str) -> (Authority, CertificateDer<'static>) {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap().der().clone();
+        let file = PathBuf::new(); // nobody is to trust it by itself
+        (Authority { issuer: Issuer::new(params, key), file }, certificate)
+    }
+
     /// A good certificate for these names.
     pub fn certify(&self, names: &[&str]) -> Identity {
         self.certify_as(names, |_| {})
@@ -70,13 +81,13 @@ impl Authority {
         let (mut params, key) = (leaf(names), KeyPair::generate().unwrap());
         change(&mut params);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        Identity { certificate, key }
+        Identity { certificate, key, chain: Vec::new() }
     }
 }
 
 impl Drop for Authority {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(Path::new(&self.file));
+        let _ = std::fs::remove_file(&self.file);
     }
 }
 
@@ -91,14 +102,33 @@ fn leaf(names: &[&str]) -> CertificateParams {
 pub struct Identity {
     certificate: Certificate,
     key: KeyPair,
+    /// What it shows beside its own certificate.
+    chain: Vec<CertificateDer<'static>>,
 }
 
 impl Identity {
+    /// Shows these certificates, too.
+    pub fn with_chain(mut self, chain: Vec<CertificateDer<'static>>) -> Identity {
+        self.chain = chain;
+        self
+    }
+
+    /// As a file of authorities has it.
+    pub fn pem(&self) -> String {
+        self.certificate.pem()
+    }
+
     /// Signed by nobody but itself.
     pub fn self_signed(names: &[&str]) -> Identity {
-        let (params, key) = (leaf(names), KeyPair::generate().unwrap());
+        Identity::self_signed_as(names, |_| {})
+    }
+
+    /// The same with something changed.
+    pub fn self_signed_as(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Identity {
+        let (mut params, key) = (leaf(names), KeyPair::generate().unwrap());
+        change(&mut params);
         let certificate = params.self_signed(&key).unwrap();
-        Identity { certificate, key }
+        Identity { certificate, key, chain: Vec::new() }
     }
 
     pub fn server_config(&self, versions: &[&'static SupportedProtocolVersion]) -> ServerConfig {
@@ -116,7 +146,7 @@ impl Identity {
             .with_protocol_versions(versions)
             .unwrap()
             .with_client_cert_verifier(clients)
-            .with_single_cert(vec![self.certificate.der().clone()], key)
+            .with_single_cert([&[self.certificate.der().clone()], &self.chain[..]].concat(), key)
             .unwrap();
         config.ticketer = rustls::crypto::ring::Ticketer::new().unwrap();
         config
