@@ -32,6 +32,10 @@
  * stand that. They may call any function of the library, which holds no lock that the call would wait
  * for, but must return: leaving by a C++ exception or longjmp is undefined.
  *
+ * CANCELLATION. A thread that is canceled (pthread_cancel) inside a call returns from it first, callbacks
+ * included; then the cancellation acts at your next cancellation point. Use no asynchronous cancelability
+ * (PTHREAD_CANCEL_ASYNCHRONOUS) around calls.
+ *
  * SIGNALS. In a signal handler only exp_cancel_fire may be called. It works there whatever the handler
  * interrupts, a call of this library included. The library's own threads block every signal.
  *

@@ -155,15 +155,48 @@ fn timespec(duration: Duration) -> libc::timespec {
     }
 }
 
+unsafe extern "C" {
+    /// libc does not declare it for Linux.
+    fn pthread_setcancelstate(state: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
+}
+
+const CANCEL_DISABLE: libc::c_int = 1;
+
+fn set_cancel_state(state: libc::c_int) -> libc::c_int {
+    let mut old = CANCEL_DISABLE;
+    // SAFETY: `old` is alive for the call, which fails for no state that it told itself.
+    unsafe { pthread_setcancelstate(state, &raw mut old) };
+    old
+}
+
+/// Runs something that pthread_cancel(3) does not end half-way: it unwinds, and not through Rust. A
+/// cancellation acts afterwards, at the host's next cancellation point. Costs no system call.
+pub fn uncanceled<R>(run: impl FnOnce() -> R) -> R {
+    let before = set_cancel_state(CANCEL_DISABLE);
+    let result = run();
+    set_cancel_state(before);
+    result
+}
+
+/// The thread goes on uncanceled, whatever the host's code has just done to its state.
+pub fn stay_uncanceled() {
+    set_cancel_state(CANCEL_DISABLE);
+}
+
 /// Starts a thread that is no nuisance to its host: every signal blocked, so that none is ever
-/// handled on it; named; its stack not left to an environment variable.
+/// handled on it; not to be canceled; named; its stack not left to an environment variable.
 pub fn spawn(
     name: &str,
     stack_bytes: usize,
     run: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let builder = thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes);
-    with_signals_blocked(|| builder.spawn(run))
+    with_signals_blocked(|| {
+        builder.spawn(|| {
+            stay_uncanceled();
+            run();
+        })
+    })
 }
 
 /// A new thread starts with the mask of the one that makes it, so that mask is closed meanwhile.

@@ -130,6 +130,13 @@ fn a_child_is_told_from_its_parent_where_madvise_lies() {
     run_program("unwiped", &[MockService::start(Script::service()).url()]);
 }
 
+#[test]
+fn a_thread_that_is_canceled_in_a_call_returns_from_it_first() {
+    let services = [Script::service(), silent(), Script::answers([Answer::reply(503, &[], "")])];
+    let urls = services.map(MockService::start);
+    run_program("canceled", &urls.each_ref().map(MockService::url));
+}
+
 /// Under valgrind a fork takes its time.
 #[test]
 fn a_fork_at_any_moment_hangs_nobody() {

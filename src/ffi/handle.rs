@@ -231,7 +231,7 @@ impl<O: Object> HandedOut<O> {
 /// Any thread; never blocks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_free(object: *mut c_void) {
-    guard::value((), || {
+    guard::action((), || {
         if !object.is_null() {
             // SAFETY: the contract of the boundary (mod.rs).
             unsafe { free(object) }
