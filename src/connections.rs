@@ -128,6 +128,10 @@ impl Connections {
         let _attached = stop.attach(bell);
         loop {
             let stopped = stop.sleep(bell, until);
+            if self.are_inherited() {
+                // In a child that the hook forked nobody may let go of the desk.
+                return Err(Refusal::Failed(Error::canceled()));
+            }
             let mut desk = self.desk.lock();
             let now = clock::now();
             if stopped {
@@ -166,16 +170,16 @@ impl Connections {
         self.leave(desk, bells);
         self.close_all(unused);
         if self.closing.is_fired() {
-            self.clear(slot);
+            self.clear(slot, CloseReason::Shutdown);
         }
     }
 
-    /// Once closing: gives up what a place holds, its bell's descriptor too, unless somebody is at
+    /// Gives up what a place holds, its bell's descriptor too, unless somebody is at
     /// it, who does so on leaving.
-    fn clear(&self, slot: usize) {
+    fn clear(&self, slot: usize, reason: CloseReason) {
         let place = self.places[slot].try_lock().and_then(|mut place| place.take());
         if let Some(mut connection) = place {
-            self.transport.close(&mut connection, CloseReason::Shutdown);
+            self.transport.close(&mut connection, reason);
         }
     }
 
@@ -205,7 +209,7 @@ impl Connections {
         let unused = self.take_unused(&mut desk, now);
         self.leave(desk, bells);
         self.close_all(unused);
-        (0..self.places.len()).for_each(|slot| self.clear(slot));
+        (0..self.places.len()).for_each(|slot| self.clear(slot, CloseReason::Shutdown));
     }
 
     /// How things stand now.
@@ -466,6 +470,10 @@ impl Drop for Leased<'_> {
         if let Some(lease) = self.lease.take()
             && !self.connections.are_inherited()
         {
+            if std::thread::panicking() {
+                // Nobody knows in what state it is.
+                self.connections.clear(lease.slot(), CloseReason::Failed);
+            }
             self.connections.give_back(lease);
         }
     }

@@ -12,9 +12,10 @@ use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::thread::JoinHandleExt;
 use std::ptr;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub use self::fork::{Descriptors, Enlisted, Ours, fork_generation};
 pub use self::wake::{Latch, LatchGuard, Signal, futex_wait, futex_wake, keeping_errno};
@@ -158,6 +159,12 @@ fn timespec(duration: Duration) -> libc::timespec {
 unsafe extern "C" {
     /// libc does not declare it for Linux.
     fn pthread_setcancelstate(state: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
+    /// Nor this. The time is by CLOCK_REALTIME.
+    fn pthread_timedjoin_np(
+        thread: libc::pthread_t,
+        result: *mut *mut libc::c_void,
+        until: *const libc::timespec,
+    ) -> libc::c_int;
 }
 
 const CANCEL_DISABLE: libc::c_int = 1;
@@ -197,6 +204,27 @@ pub fn spawn(
             run();
         })
     })
+}
+
+/// Waits for a thread to be gone, the destructors of its thread-locals included. Gives it back if
+/// `until` comes first.
+pub fn join_until(thread: JoinHandle<()>, until: Deadline) -> Result<(), JoinHandle<()>> {
+    /// The clock that the system waits by can be set, so it is not left alone with a long wait.
+    const AT_ONCE: Duration = Duration::from_millis(100);
+    loop {
+        let left = until.remaining(clock::now());
+        let wall = SystemTime::now() + left.unwrap_or(AT_ONCE).min(AT_ONCE);
+        let wall = timespec(wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+        let id = thread.as_pthread_t();
+        // SAFETY: the handle says that the thread was neither joined nor detached; `wall` is alive.
+        if unsafe { pthread_timedjoin_np(id, ptr::null_mut(), &raw const wall) } == 0 {
+            let _joined = thread.into_pthread_t(); // so that it is not detached as well
+            return Ok(());
+        }
+        if left == Some(Duration::ZERO) {
+            return Err(thread);
+        }
+    }
 }
 
 /// A new thread starts with the mask of the one that makes it, so that mask is closed meanwhile.
@@ -241,6 +269,18 @@ mod tests {
         let ready = wait_ready(&[(signal.fd(), Interest::Readable)], Deadline::at(until));
         assert_eq!(ready.unwrap(), 0);
         assert!(clock::now() >= until);
+    }
+
+    #[test]
+    fn a_thread_is_waited_for_until_it_is_gone_or_the_time_is_over() {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = spawn("exp-test", 1 << 20, move || drop(ended.recv())).unwrap();
+        let began = clock::now();
+        let thread = join_until(thread, Deadline::at(began + Duration::from_millis(5)));
+        let thread = thread.expect_err("it is still there");
+        assert!(clock::now() >= began + Duration::from_millis(5));
+        drop(end);
+        join_until(thread, Deadline::NEVER).expect("it is gone");
     }
 
     #[test]
