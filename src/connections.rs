@@ -33,6 +33,21 @@ struct Desk {
     idle_workers: usize,
     /// Until when one of these sleeps at most, to keep the time while the timer cannot.
     watched: Option<Instant>,
+    /// How long the machine had slept when that was last looked at.
+    slept: Duration,
+}
+
+impl Desk {
+    /// What is unused grows older while the machine sleeps, too. `slept` is for how long it has, so far.
+    fn note_sleep(&mut self, slept: Duration) {
+        /// What the two clocks that tell it may be apart, and no age is measured as finely.
+        const WORTH_A_LOOK: Duration = Duration::from_millis(100);
+        let time = slept.saturating_sub(self.slept);
+        if time >= WORTH_A_LOOK {
+            self.slept = slept;
+            self.dispatch.slept(time);
+        }
+    }
 }
 
 /// What the timer thread does.
@@ -75,6 +90,7 @@ impl Connections {
                 timer: Timer::Awake,
                 idle_workers: 0,
                 watched: None,
+                slept: clock::slept(),
             }),
             work: Condvar::new(),
             alarm: Arc::default(),
@@ -165,6 +181,8 @@ impl Connections {
         let warm = self.places[slot].lock().as_ref().is_some_and(Connection::is_open);
         let mut desk = self.desk.lock();
         let now = clock::now();
+        // Before: what comes back now is not old.
+        desk.note_sleep(clock::slept());
         let bells = desk.dispatch.release(now, lease, warm);
         let unused = self.take_unused(&mut desk, now);
         self.leave(desk, bells);
@@ -476,5 +494,32 @@ impl Drop for Leased<'_> {
             }
             self.connections.give_back(lease);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unused_grows_older_by_what_the_machine_sleeps_once() {
+        const IDLE: Duration = Duration::from_secs(30);
+        let mut desk = Desk {
+            dispatch: Dispatch::new(NonZeroUsize::MIN),
+            timer: Timer::Awake,
+            idle_workers: 0,
+            watched: None,
+            slept: Duration::from_secs(5),
+        };
+        let now = clock::now();
+        let answer = desk.dispatch.acquire(now, Deadline::NEVER, || unreachable!("one is free"));
+        let Answer::Leased(lease) = answer else { unreachable!("one is free") };
+        assert!(desk.dispatch.release(now, lease, true).is_empty());
+        for slept in [5, 20, 20, 34] {
+            desk.note_sleep(Duration::from_secs(slept));
+            assert!(desk.dispatch.reap(now, IDLE).is_empty(), "{slept}");
+        }
+        desk.note_sleep(Duration::from_secs(35));
+        assert_eq!(desk.dispatch.reap(now, IDLE).len(), 1);
     }
 }

@@ -96,6 +96,23 @@ pub fn look_up(host: &str) -> io::Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
+/// Since the machine was started, the time included in which it slept, where that is known.
+pub fn boot_time() -> Duration {
+    time_of(libc::CLOCK_BOOTTIME).unwrap_or_else(monotonic_time)
+}
+
+/// Since the machine was started, without the time in which it slept.
+pub fn monotonic_time() -> Duration {
+    time_of(libc::CLOCK_MONOTONIC).unwrap_or_default()
+}
+
+fn time_of(clock: libc::clockid_t) -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is alive for the call.
+    check(unsafe { libc::clock_gettime(clock, &raw mut time) }).ok()?;
+    Some(Duration::new(time.tv_sec.try_into().ok()?, time.tv_nsec.try_into().ok()?))
+}
+
 /// What a descriptor is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
@@ -274,7 +291,10 @@ mod tests {
     #[test]
     fn a_thread_is_waited_for_until_it_is_gone_or_the_time_is_over() {
         let (end, ended) = std::sync::mpsc::channel::<()>();
-        let thread = spawn("exp-test", 1 << 20, move || drop(ended.recv())).unwrap();
+        let wait = move || {
+            let _ = ended.recv();
+        };
+        let thread = spawn("exp-test", 1 << 20, wait).unwrap();
         let began = clock::now();
         let thread = join_until(thread, Deadline::at(began + Duration::from_millis(5)));
         let thread = thread.expect_err("it is still there");
