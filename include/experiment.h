@@ -37,6 +37,8 @@
  * stand that. They may call any function of the library, which holds no lock that the call would wait
  * for, but must return: leaving by a C++ exception or longjmp is undefined.
  *
+ * STACK. A call takes up to 96 KiB of the stack of its thread: give a thread that fetches 128 KiB or more.
+ *
  * CANCELLATION. A thread that is canceled (pthread_cancel) inside a call returns from it first, callbacks
  * included; then the cancellation acts at your next cancellation point. Use no asynchronous cancelability
  * (PTHREAD_CANCEL_ASYNCHRONOUS) around calls.
