@@ -7,16 +7,21 @@
  * else that comes back is borrowed: exp_variant, every `const char *`, and the `const exp_error *`
  * of ..._error(object). It lives as long as the object it came from, and is not freed. Using or
  * freeing what was freed is undefined, as with free(). A live object of the wrong kind is
- * recognised: EXP_ERR_INVALID_ARGUMENT; getters answer 0 or NULL; exp_free ignores it. What you
- * pass in is copied before the call returns, except user_data.
+ * recognised: a function with a status returns EXP_ERR_INVALID_ARGUMENT, a getter what stands for
+ * nothing (0, NULL, -1 or the fallback), exp_free ignores it. What you pass in is copied before the
+ * call returns, except user_data.
  *
  * THREADS. No call depends on the thread it is made on. The words used below:
- *   Setter:  one thread at a time per object, and no other call with that object beside it. Returns
- *            at once. A refused value leaves the object as it was and is remembered; see ..._error.
- *   Getter:  any number of threads at once, while nobody sets. Returns at once.
+ *   Setter:  one thread at a time per object, and no other call with that object beside it. Waits for
+ *            nothing. A refused value leaves the object as it was and is remembered; see ..._error.
+ *   Getter:  any number of threads at once, while nobody sets. Waits for nothing; takes time only with
+ *            the size of what it makes (JSON, metrics, another set), also for others that ask for the
+ *            same for the first time.
  *   Anytime: any number of threads at once, whatever else is going on with the object.
- * exp_free is for every thread and never blocks. It may be called while other threads are inside
- * calls with the same object, but no call may begin with it afterwards.
+ * exp_free is for every thread and waits for nothing. Of a client, a pending or completions it may be
+ * called while other threads are inside exp_fetch_v2, exp_client_close or a wait with the same object.
+ * Otherwise give a reference up only when no call that was made with it can still be running. No call
+ * may begin with it afterwards.
  *
  * ERRORS. EXP_OK is 0. Where a function ends in `exp_error **error_out` (may be NULL) a failure
  * comes with an error of yours. Outs are written on every return: on failure the object is NULL,
@@ -32,13 +37,20 @@
  * stand that. They may call any function of the library, which holds no lock that the call would wait
  * for, but must return: leaving by a C++ exception or longjmp is undefined.
  *
+ * STACK. A call takes up to 96 KiB of the stack of its thread: give a thread that fetches 128 KiB or more.
+ *
+ * CANCELLATION. A thread that is canceled (pthread_cancel) inside a call returns from it first, callbacks
+ * included; then the cancellation acts at your next cancellation point. Use no asynchronous cancelability
+ * (PTHREAD_CANCEL_ASYNCHRONOUS) around calls.
+ *
  * SIGNALS. In a signal handler only exp_cancel_fire may be called. It works there whatever the handler
  * interrupts, a call of this library included. The library's own threads block every signal.
  *
  * FORK. After fork(2) a client works on in the parent, which notices nothing, and in the child, where
  * it begins anew, without connections. Asynchronous fetches stay the parent's: in the child an
  * inherited exp_pending is EXP_ERR_CANCELED, inherited completions are empty for good, and no callback
- * runs; a callback that forks must not return in the child. What an inherited client holds is never
+ * runs. A callback that forks must not return in the child, but for an interrupt hook: there its fetch
+ * comes back with EXP_ERR_CANCELED. What an inherited client holds is never
  * freed there, so that the finalizer of its log callback does not run. Other objects work on in the
  * child too, unless another thread was inside a call with them at the fork. Looking up a name can hang
  * in a child that was forked while another thread looked one up, by a lock of the system's; the fetch
@@ -734,12 +746,16 @@ exp_status exp_fetch_v2(exp_client *client,
 /**
  * Closes the client: new fetches are refused and those in line end, both with EXP_ERR_CLOSED;
  * those that run are waited for. When the time is over they are cut off, also with EXP_ERR_CLOSED,
- * and this returns EXP_ERR_TIMEOUT: call it again to wait until they are back. 0 to 86400000, or
- * EXP_NO_LIMIT. The client stays yours.
+ * and this returns EXP_ERR_TIMEOUT: call it again to wait until they are back. On EXP_OK the client's
+ * threads are gone; when nothing runs any more they have 100 ms beyond the time for it, which a
+ * destructor of a thread-local of yours may exceed (EXP_ERR_TIMEOUT). 0 to 86400000, or EXP_NO_LIMIT.
+ * You still own the client.
  * Called from a callback of a fetch with this client, it begins to close, does not wait, and
  * returns EXP_ERR_TIMEOUT. Anytime. EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT.
  */
-EXP_API exp_status exp_client_close(exp_client *client, uint64_t timeout_millis);
+EXP_API
+exp_status exp_client_close(exp_client *client,
+                            uint64_t timeout_millis);
 
 /**
  * What the client has counted so far, as a text of yours: EXP_METRICS_JSON or
@@ -1004,11 +1020,11 @@ EXP_API const char *exp_text_value(const exp_text *text);
 EXP_API size_t exp_text_length(const exp_text *text);
 
 /**
- * Gives up one reference to an object of any kind; NULL does nothing, and neither does an object
- * that is borrowed, which is logged if the client that it came from has a log callback.
+ * Gives up one reference to an object of any kind. NULL and borrowed objects are ignored; for an
+ * exp_variant that is logged, if the client that it came from has a log callback.
  * A client begins to close: new fetches are refused, those in line end with EXP_ERR_CLOSED, those
  * that run go on; its memory goes with the last of them. A finalizer that you gave may run inside.
- * Any thread; never blocks.
+ * Any thread; waits for nothing.
  */
 EXP_API void exp_free(void *object);
 

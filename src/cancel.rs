@@ -271,16 +271,24 @@ pub type Hook = dyn Fn() -> bool + Send + Sync;
 pub const HOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// One fetch's reasons to stop early.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Stop {
+    /// The process that it is in.
+    generation: u64,
     cancel: Option<Arc<Cancel>>,
     hook: Option<Arc<Hook>>,
     asked: Option<Instant>,
 }
 
+impl Default for Stop {
+    fn default() -> Self {
+        Stop::new(None, None)
+    }
+}
+
 impl Stop {
     pub fn new(cancel: Option<Arc<Cancel>>, hook: Option<Arc<Hook>>) -> Self {
-        Stop { cancel, hook, asked: None }
+        Stop { generation: sys::fork_generation(), cancel, hook, asked: None }
     }
 
     /// Lets the caller's switch, if there is one, ring `bell`.
@@ -288,7 +296,8 @@ impl Stop {
         self.cancel.as_ref().map(|cancel| cancel.attach(bell))
     }
 
-    /// Whether to stop now. Asks the hook if its time has come, or if a signal `interrupted`.
+    /// Whether to stop now. Asks the hook if its time has come, or if a signal `interrupted`. In a child
+    /// that the hook forked: the fetch is the parent's, and so are the locks and the connection.
     pub fn is_asked(&mut self, now: Instant, interrupted: bool) -> bool {
         if self.cancel.as_ref().is_some_and(|cancel| cancel.is_fired()) {
             return true;
@@ -299,7 +308,7 @@ impl Stop {
             return false;
         }
         self.asked = Some(now);
-        hook()
+        hook() || self.generation != sys::fork_generation()
     }
 
     /// Until when to sleep before looking again: `deadline`, or the hook's next turn.

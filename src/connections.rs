@@ -33,6 +33,21 @@ struct Desk {
     idle_workers: usize,
     /// Until when one of these sleeps at most, to keep the time while the timer cannot.
     watched: Option<Instant>,
+    /// How long the machine had slept when that was last looked at.
+    slept: Duration,
+}
+
+impl Desk {
+    /// What is unused grows older while the machine sleeps, too. `slept` is for how long it has, so far.
+    fn note_sleep(&mut self, slept: Duration) {
+        /// What the two clocks that tell it may be apart, and no age is measured as finely.
+        const WORTH_A_LOOK: Duration = Duration::from_millis(100);
+        let time = slept.saturating_sub(self.slept);
+        if time >= WORTH_A_LOOK {
+            self.slept = slept;
+            self.dispatch.slept(time);
+        }
+    }
 }
 
 /// What the timer thread does.
@@ -75,6 +90,7 @@ impl Connections {
                 timer: Timer::Awake,
                 idle_workers: 0,
                 watched: None,
+                slept: clock::slept(),
             }),
             work: Condvar::new(),
             alarm: Arc::default(),
@@ -128,6 +144,10 @@ impl Connections {
         let _attached = stop.attach(bell);
         loop {
             let stopped = stop.sleep(bell, until);
+            if self.are_inherited() {
+                // In a child that the hook forked nobody may let go of the desk.
+                return Err(Refusal::Failed(Error::canceled()));
+            }
             let mut desk = self.desk.lock();
             let now = clock::now();
             if stopped {
@@ -161,21 +181,23 @@ impl Connections {
         let warm = self.places[slot].lock().as_ref().is_some_and(Connection::is_open);
         let mut desk = self.desk.lock();
         let now = clock::now();
+        // Before: what comes back now is not old.
+        desk.note_sleep(clock::slept());
         let bells = desk.dispatch.release(now, lease, warm);
         let unused = self.take_unused(&mut desk, now);
         self.leave(desk, bells);
         self.close_all(unused);
         if self.closing.is_fired() {
-            self.clear(slot);
+            self.clear(slot, CloseReason::Shutdown);
         }
     }
 
-    /// Once closing: gives up what a place holds, its bell's descriptor too, unless somebody is at
+    /// Gives up what a place holds, its bell's descriptor too, unless somebody is at
     /// it, who does so on leaving.
-    fn clear(&self, slot: usize) {
+    fn clear(&self, slot: usize, reason: CloseReason) {
         let place = self.places[slot].try_lock().and_then(|mut place| place.take());
         if let Some(mut connection) = place {
-            self.transport.close(&mut connection, CloseReason::Shutdown);
+            self.transport.close(&mut connection, reason);
         }
     }
 
@@ -205,7 +227,7 @@ impl Connections {
         let unused = self.take_unused(&mut desk, now);
         self.leave(desk, bells);
         self.close_all(unused);
-        (0..self.places.len()).for_each(|slot| self.clear(slot));
+        (0..self.places.len()).for_each(|slot| self.clear(slot, CloseReason::Shutdown));
     }
 
     /// How things stand now.
@@ -466,7 +488,38 @@ impl Drop for Leased<'_> {
         if let Some(lease) = self.lease.take()
             && !self.connections.are_inherited()
         {
+            if std::thread::panicking() {
+                // Nobody knows in what state it is.
+                self.connections.clear(lease.slot(), CloseReason::Failed);
+            }
             self.connections.give_back(lease);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unused_grows_older_by_what_the_machine_sleeps_once() {
+        const IDLE: Duration = Duration::from_secs(30);
+        let mut desk = Desk {
+            dispatch: Dispatch::new(NonZeroUsize::MIN),
+            timer: Timer::Awake,
+            idle_workers: 0,
+            watched: None,
+            slept: Duration::from_secs(5),
+        };
+        let now = clock::now();
+        let answer = desk.dispatch.acquire(now, Deadline::NEVER, || unreachable!("one is free"));
+        let Answer::Leased(lease) = answer else { unreachable!("one is free") };
+        assert!(desk.dispatch.release(now, lease, true).is_empty());
+        for slept in [5, 20, 20, 34] {
+            desk.note_sleep(Duration::from_secs(slept));
+            assert!(desk.dispatch.reap(now, IDLE).is_empty(), "{slept}");
+        }
+        desk.note_sleep(Duration::from_secs(35));
+        assert_eq!(desk.dispatch.reap(now, IDLE).len(), 1);
     }
 }

@@ -6,6 +6,7 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Status};
+use crate::sys;
 
 thread_local! {
     /// Whether the code that runs on this thread is ours, called by the host.
@@ -27,10 +28,12 @@ pub fn contain<T>(body: impl FnOnce() -> T) -> Result<T, Error> {
     result.map_err(|payload| defect(payload.as_ref()))
 }
 
-/// Runs code of the host's, whose panics, if it is written in Rust, are its own affair.
+/// Runs code of the host's, whose panics, if it is written in Rust, are its own affair. It cannot be
+/// canceled (pthread_cancel) there either, as that would unwind through ours.
 pub fn outside<T>(callback: impl FnOnce() -> T) -> T {
     let inner = INSIDE.replace(false);
     let result = callback();
+    sys::stay_uncanceled();
     INSIDE.set(inner);
     result
 }

@@ -55,6 +55,11 @@ impl Deadline {
         }
     }
 
+    /// The later of two deadlines.
+    pub fn max(self, other: Deadline) -> Deadline {
+        Deadline(self.0.zip(other.0).map(|(a, b)| a.max(b)))
+    }
+
     pub fn instant(self) -> Option<Instant> {
         self.0
     }
@@ -80,6 +85,8 @@ mod tests {
         let late = Deadline::after(now, Limit::millis(2));
         assert_eq!(soon.min(late), soon);
         assert_eq!(late.min(soon), soon);
+        assert_eq!((soon.max(late), late.max(soon)), (late, late));
+        assert_eq!(Deadline::NEVER.max(late), Deadline::NEVER);
         assert_eq!(Deadline::NEVER.min(late), late);
         assert_eq!(late.min(Deadline::NEVER), late);
         assert_eq!(Deadline::NEVER.min(Deadline::NEVER), Deadline::NEVER);

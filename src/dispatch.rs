@@ -137,6 +137,11 @@ impl<P> Dispatch<P> {
         bells
     }
 
+    /// See [`Pool::slept`].
+    pub fn slept(&mut self, time: Duration) {
+        self.pool.slept(time);
+    }
+
     pub fn reap(&mut self, now: Instant, idle_for: Duration) -> Vec<usize> {
         self.pool.reap(now, idle_for)
     }

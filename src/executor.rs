@@ -5,11 +5,13 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::clock;
 use crate::contain::contain;
+use crate::deadline::Deadline;
 use crate::error::{Error, Status};
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Condvar, Mutex};
 
 /// Host callbacks run on these threads, so they get what threads commonly have.
 const STACK_BYTES: usize = 2 << 20;
@@ -39,12 +41,16 @@ pub struct Executor {
     threads: Mutex<Threads>,
     /// As in `threads`, for a look without the lock. If there are any, there is a timer.
     workers: AtomicUsize,
+    /// Signalled when one has been waited for.
+    joined: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Threads {
     timer: bool,
     handles: Vec<JoinHandle<()>>,
+    /// Threads that somebody waits for, out of the list.
+    joining: usize,
 }
 
 impl Executor {
@@ -95,13 +101,32 @@ impl Executor {
         Ok(())
     }
 
-    /// Waits for the threads to be gone, which they are about to be, the session being over. Whoever
-    /// comes second waits too.
-    pub fn join(&self) {
+    /// Waits for the threads to be gone, which they are about to be, the session being over; false if
+    /// `until` comes first. Whoever comes second waits too.
+    pub fn join(&self, until: Deadline) -> bool {
         let mut threads = self.threads.lock();
-        for handle in threads.handles.drain(..) {
-            // A panic of theirs was caught and logged.
-            let _ = handle.join();
+        loop {
+            if let Some(handle) = threads.handles.pop() {
+                threads.joining += 1;
+                drop(threads);
+                let left = thread::join_until(handle, until).err();
+                threads = self.threads.lock();
+                threads.joining -= 1;
+                self.joined.notify_all();
+                if left.is_some() {
+                    threads.handles.extend(left);
+                    return false;
+                }
+                continue;
+            }
+            if threads.joining == 0 {
+                return true;
+            }
+            threads = match until.instant() {
+                None => self.joined.wait(threads),
+                Some(instant) if instant <= clock::now() => return false,
+                Some(instant) => self.joined.wait_until(threads, instant),
+            };
         }
     }
 }

@@ -106,6 +106,7 @@ pub struct Metrics {
     pub fetches: Counter,
     pub fetches_ok: Counter,
     failures: [Counter; Status::ALL.len()],
+    refused: [Counter; Status::ALL.len()],
     pub attempts: Counter,
     pub retries: Counter,
     pub retries_suppressed: Counter,
@@ -129,6 +130,15 @@ impl Metrics {
         }
         .increment();
         self.latency.observe(elapsed);
+    }
+
+    /// An asynchronous fetch was not started; returns how many with that status were not.
+    pub fn fetch_refused(&self, status: Status) -> u64 {
+        self.refused[status as usize].increment()
+    }
+
+    pub fn refused(&self, status: Status) -> u64 {
+        self.refused[status as usize].value()
     }
 
     /// An attempt ran into its bound in `phase`.
@@ -188,7 +198,8 @@ impl Metrics {
         ]
     }
 
-    fn families(&self) -> [Family; 3] {
+    fn families(&self) -> [Family; 4] {
+        let refused = Status::ALL.map(|status| (status.name(), self.refused(status)));
         let failures = Status::ALL.map(|status| (status.name(), self.failures(status)));
         let timeouts = Phase::ALL.map(|phase| (phase.name(), self.timeouts(phase)));
         let closed =
@@ -199,6 +210,12 @@ impl Metrics {
                 label: "status",
                 help: "Fetches that failed, by status.",
                 values: failures.to_vec(),
+            },
+            Family {
+                name: "fetches_refused",
+                label: "status",
+                help: "Asynchronous fetches that were not started, by status.",
+                values: refused.to_vec(),
             },
             Family {
                 name: "timeouts",
@@ -337,6 +354,7 @@ mod tests {
         let metrics = Metrics::default();
         metrics.fetches.increment();
         metrics.fetch_ended(Some(Status::Timeout), Duration::from_millis(3));
+        metrics.fetch_refused(Status::QueueFull);
         metrics.timed_out(Phase::Pool);
         metrics.closed(CloseReason::Idle);
         metrics
@@ -349,6 +367,7 @@ mod tests {
         assert_eq!(json["fetches"], 1);
         assert_eq!(json["failures"]["timeout"], 1);
         assert_eq!(json["failures"]["network"], 0);
+        assert_eq!(json["fetches_refused"]["queue_full"], 1);
         assert_eq!(json["timeouts"]["pool"], 1);
         assert_eq!(json["connections_closed"]["idle"], 1);
         assert_eq!(json["connections_idle"], 2);

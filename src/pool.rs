@@ -193,6 +193,11 @@ impl<W> Pool<W> {
         woken
     }
 
+    /// The machine has slept, which `now` does not count: what is idle is so much older.
+    pub fn slept(&mut self, time: Duration) {
+        self.slots.grow_older(time);
+    }
+
     /// Makes cold those idle slots that nobody has used for `idle_for`, and returns their numbers.
     /// Their connections are yours to close; take them out of reach before a slot can be leased
     /// again.

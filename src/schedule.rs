@@ -77,9 +77,10 @@ impl Schedule {
 
     /// What bounds the wait of attempt `i` for its connection; for ever is `Duration::MAX`.
     pub fn acquire_bound(&self, attempt: u32, left: Option<Duration>) -> Bound {
-        let time = match self.acquire(attempt) {
-            Limit::After(time) => time,
-            Limit::None => Duration::MAX,
+        let time = match self.acquire_timeout {
+            None => return self.timeout_bound(attempt, left),
+            Some(Limit::After(time)) => time,
+            Some(Limit::None) => Duration::MAX,
         };
         Bound { time, setting: "fetch_pool_acquire_timeout_millis" }.clipped(left)
     }
@@ -150,6 +151,19 @@ pub(crate) mod tests {
         assert_eq!(schedule.acquire(0), Limit::millis(0));
         schedule.acquire_timeout = Some(Limit::None);
         assert_eq!(schedule.acquire(1), Limit::None);
+    }
+
+    #[test]
+    fn a_wait_in_line_is_told_by_the_setting_that_bounded_it() {
+        let mut schedule = schedule();
+        let told =
+            |schedule: &Schedule, attempt, left| schedule.acquire_bound(attempt, left).to_string();
+        assert_eq!(told(&schedule, 0, None), "1000 ms (fetch_timeout_millis)");
+        assert_eq!(told(&schedule, 1, None), "300 ms (fetch_retry_timeout_millis)");
+        let left = Some(Duration::from_millis(70));
+        assert_eq!(told(&schedule, 0, left), "70 ms (what the deadline left)");
+        schedule.acquire_timeout = Some(Limit::millis(200));
+        assert_eq!(told(&schedule, 1, None), "200 ms (fetch_pool_acquire_timeout_millis)");
     }
 
     #[test]

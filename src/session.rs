@@ -21,13 +21,17 @@ use crate::metrics::{Gauges, Metrics};
 use crate::model::{User, Variants};
 use crate::options::FetchOptions;
 use crate::retry::Budget;
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::sys::Descriptors;
 use crate::transport::{Shared, Transport};
 
 /// Beyond this size an answer for the user cannot come from the service's cache.
 const CACHEABLE_USER_BYTES: usize = 8000;
+
+/// What threads may take to end once nothing runs any more, also when the time to close is over: they
+/// are on their way, unless a destructor of a thread-local of the host's keeps one.
+const THREADS_END: Duration = Duration::from_millis(100);
 
 /// See the module. Any number of threads use it at once.
 pub struct Session {
@@ -47,6 +51,9 @@ pub struct Session {
     logger: Arc<Logger>,
     random: u64,
     warned_of_size: AtomicBool,
+    began: Instant,
+    /// The second, counted from when it began, in which a refused fetch was last logged.
+    refusal_logged: AtomicU64,
 }
 
 impl Session {
@@ -91,6 +98,8 @@ impl Session {
             logger,
             random: seed(),
             warned_of_size: AtomicBool::new(false),
+            began: clock::now(),
+            refusal_logged: AtomicU64::new(0),
         }
     }
 
@@ -224,9 +233,14 @@ impl Session {
         if self.runs_here() {
             return Err(Error::new(Status::Timeout, "a fetch cannot wait for its own end"));
         }
-        if self.wait_idle(Deadline::after(clock::now(), limit)) {
-            self.executor.join();
-            return Ok(());
+        let until = Deadline::after(clock::now(), limit);
+        if self.wait_idle(until) {
+            return match self.executor.join(until.max(Deadline::at(clock::now() + THREADS_END))) {
+                true => Ok(()),
+                false => {
+                    Err(Error::new(Status::Timeout, "the client's threads have not ended yet"))
+                }
+            };
         }
         self.cut.fire();
         Err(Error::new(
@@ -273,6 +287,19 @@ impl Session {
             };
             format!("fetch: {what} ({} attempts, {} ms)", fetched.attempts, elapsed.as_millis())
         });
+    }
+
+    /// Counts a fetch that was not started, and logs one a second of those.
+    fn refused(&self, error: Error) -> Error {
+        let count = self.metrics.fetch_refused(error.status);
+        let second = clock::now().saturating_duration_since(self.began).as_secs() + 1;
+        if self.refusal_logged.swap(second, Ordering::Relaxed) != second {
+            self.logger.log(Level::Warn, || {
+                let status = error.status.name();
+                format!("fetch refused: {error} ({count} with status {status} so far)")
+            });
+        }
+        error
     }
 
     pub fn log_defect(&self, defect: &Error) {

@@ -143,7 +143,7 @@ pub mod thread {
     pub use std::thread::{JoinHandle, ThreadId, current};
     pub use std::thread_local;
 
-    pub use crate::sys::spawn;
+    pub use crate::sys::{join_until, spawn};
 }
 
 #[cfg(feature = "simulation")]

@@ -12,9 +12,10 @@ use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::thread::JoinHandleExt;
 use std::ptr;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub use self::fork::{Descriptors, Enlisted, Ours, fork_generation};
 pub use self::wake::{Latch, LatchGuard, Signal, futex_wait, futex_wake, keeping_errno};
@@ -95,6 +96,23 @@ pub fn look_up(host: &str) -> io::Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
+/// Since the machine was started, the time included in which it slept, where that is known.
+pub fn boot_time() -> Duration {
+    time_of(libc::CLOCK_BOOTTIME).unwrap_or_else(monotonic_time)
+}
+
+/// Since the machine was started, without the time in which it slept.
+pub fn monotonic_time() -> Duration {
+    time_of(libc::CLOCK_MONOTONIC).unwrap_or_default()
+}
+
+fn time_of(clock: libc::clockid_t) -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is alive for the call.
+    check(unsafe { libc::clock_gettime(clock, &raw mut time) }).ok()?;
+    Some(Duration::new(time.tv_sec.try_into().ok()?, time.tv_nsec.try_into().ok()?))
+}
+
 /// What a descriptor is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
@@ -155,15 +173,75 @@ fn timespec(duration: Duration) -> libc::timespec {
     }
 }
 
+unsafe extern "C" {
+    /// libc does not declare it for Linux.
+    fn pthread_setcancelstate(state: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
+    /// Nor this. The time is by CLOCK_REALTIME.
+    fn pthread_timedjoin_np(
+        thread: libc::pthread_t,
+        result: *mut *mut libc::c_void,
+        until: *const libc::timespec,
+    ) -> libc::c_int;
+}
+
+const CANCEL_DISABLE: libc::c_int = 1;
+
+fn set_cancel_state(state: libc::c_int) -> libc::c_int {
+    let mut old = CANCEL_DISABLE;
+    // SAFETY: `old` is alive for the call, which fails for no state that it told itself.
+    unsafe { pthread_setcancelstate(state, &raw mut old) };
+    old
+}
+
+/// Runs something that pthread_cancel(3) does not end half-way: it unwinds, and not through Rust. A
+/// cancellation acts afterwards, at the host's next cancellation point. Costs no system call.
+pub fn uncanceled<R>(run: impl FnOnce() -> R) -> R {
+    let before = set_cancel_state(CANCEL_DISABLE);
+    let result = run();
+    set_cancel_state(before);
+    result
+}
+
+/// The thread goes on uncanceled, whatever the host's code has just done to its state.
+pub fn stay_uncanceled() {
+    set_cancel_state(CANCEL_DISABLE);
+}
+
 /// Starts a thread that is no nuisance to its host: every signal blocked, so that none is ever
-/// handled on it; named; its stack not left to an environment variable.
+/// handled on it; not to be canceled; named; its stack not left to an environment variable.
 pub fn spawn(
     name: &str,
     stack_bytes: usize,
     run: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let builder = thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes);
-    with_signals_blocked(|| builder.spawn(run))
+    with_signals_blocked(|| {
+        builder.spawn(|| {
+            stay_uncanceled();
+            run();
+        })
+    })
+}
+
+/// Waits for a thread to be gone, the destructors of its thread-locals included. Gives it back if
+/// `until` comes first.
+pub fn join_until(thread: JoinHandle<()>, until: Deadline) -> Result<(), JoinHandle<()>> {
+    /// The clock that the system waits by can be set, so it is not left alone with a long wait.
+    const AT_ONCE: Duration = Duration::from_millis(100);
+    loop {
+        let left = until.remaining(clock::now());
+        let wall = SystemTime::now() + left.unwrap_or(AT_ONCE).min(AT_ONCE);
+        let wall = timespec(wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+        let id = thread.as_pthread_t();
+        // SAFETY: the handle says that the thread was neither joined nor detached; `wall` is alive.
+        if unsafe { pthread_timedjoin_np(id, ptr::null_mut(), &raw const wall) } == 0 {
+            let _joined = thread.into_pthread_t(); // so that it is not detached as well
+            return Ok(());
+        }
+        if left == Some(Duration::ZERO) {
+            return Err(thread);
+        }
+    }
 }
 
 /// A new thread starts with the mask of the one that makes it, so that mask is closed meanwhile.
@@ -208,6 +286,21 @@ mod tests {
         let ready = wait_ready(&[(signal.fd(), Interest::Readable)], Deadline::at(until));
         assert_eq!(ready.unwrap(), 0);
         assert!(clock::now() >= until);
+    }
+
+    #[test]
+    fn a_thread_is_waited_for_until_it_is_gone_or_the_time_is_over() {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let wait = move || {
+            let _ = ended.recv();
+        };
+        let thread = spawn("exp-test", 1 << 20, wait).unwrap();
+        let began = clock::now();
+        let thread = join_until(thread, Deadline::at(began + Duration::from_millis(5)));
+        let thread = thread.expect_err("it is still there");
+        assert!(clock::now() >= began + Duration::from_millis(5));
+        drop(end);
+        join_until(thread, Deadline::NEVER).expect("it is gone");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::*;
 use experiment::client::{Client, Fetched};
@@ -190,6 +190,32 @@ fn submit_some(
         }
     }
     refused
+}
+
+#[test]
+fn a_refused_fetch_is_counted_and_one_a_second_is_logged() {
+    let service = MockService::start(Script::answers([silence()]));
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&lines);
+    let mut config = Settings::default().config(&service.url());
+    config.set_max_pending_fetches(1).unwrap();
+    config.set_log(
+        Level::Warn,
+        Arc::new(move |_: Level, line: &str| kept.lock().unwrap().push(line.to_owned())),
+    );
+    let client = Client::new("key", &config).unwrap();
+    let completions = Completions::new().unwrap();
+    let (pending, _told) = start(&client, &FetchOptions::default());
+    let began = Instant::now();
+    assert_eq!(submit_some(&client, &completions, 100), 100);
+    assert_eq!(client.metrics().refused(Status::QueueFull), 100);
+    assert_eq!(client.metrics().failures(Status::QueueFull), 0, "they did not begin");
+    let lines = lines.lock().unwrap();
+    let refused: Vec<_> = lines.iter().filter(|it| it.contains("fetch refused")).collect();
+    let at_most = began.elapsed().as_secs() as usize + 2;
+    assert!((1..=at_most).contains(&refused.len()), "{refused:?}");
+    assert!(refused[0].contains("max_pending_fetches"), "{}", refused[0]);
+    pending.cancel();
 }
 
 #[test]

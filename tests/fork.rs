@@ -1,13 +1,20 @@
 //! A client that exists when its process forks: parent and child each go on, on connections of
 //! their own.
 
-use std::time::Duration;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use experiment::cancel::Hook;
 use experiment::client::Client;
 use experiment::config::Config;
+use experiment::deadline::Limit;
+use experiment::error::Status;
 use experiment::model::User;
 use experiment::options::FetchOptions;
-use mock_service::{MockService, Script};
+use mock_service::{Answer, MockService, Script, Step};
 
 /// Within this, what has to happen on an idle loopback has happened; beyond it, it never will.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -101,6 +108,96 @@ fn a_child_that_only_frees_its_client_leaves_the_parents_connections_alone() {
     }));
     assert!(fetch(kept.as_ref().unwrap(), "after"));
     assert_eq!(service.connections_accepted(), 1);
+}
+
+/// Fetches with a hook that forks, while another thread takes the client's lock again and again. The
+/// child comes back from the fetch as canceled, soon, and without the locks of its parent; it can
+/// fetch anew. The parent notices nothing.
+fn a_hook_forks_in(client: &Client, silent: bool) {
+    thread_local!(static CHILD: Cell<Option<i32>> = const { Cell::new(None) });
+    CHILD.set(None);
+    let hook = || {
+        if CHILD.get().is_none() {
+            // SAFETY: see `forked`.
+            CHILD.set(Some(unsafe { libc::fork() }));
+            if CHILD.get() == Some(0) {
+                // SAFETY: see `forked`.
+                unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
+            }
+        }
+        false
+    };
+    let interrupt: Arc<Hook> = Arc::new(hook);
+    let mut options = FetchOptions { interrupt: Some(interrupt), ..FetchOptions::default() };
+    options.deadline = Limit::millis(300);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                client.gauges();
+            }
+        });
+        let began = Instant::now();
+        let error = client.fetch(&User::new(), &options).result.unwrap_err();
+        if CHILD.get() == Some(0) {
+            let mut good = error.status == Status::Canceled && began.elapsed() < PATIENCE / 2;
+            // It has a session of its own.
+            let own = client.fetch(&User::new(), &FetchOptions::default()).result;
+            good &= silent || !matches!(own, Err(error) if error.status == Status::Canceled);
+            // SAFETY: leaves at once.
+            unsafe { libc::_exit(i32::from(!good)) };
+        }
+        over.store(true, Ordering::Relaxed);
+        assert_ne!(error.status, Status::Canceled, "the parent's fetch goes on");
+        let mut status = -1;
+        // SAFETY: it is a child of this process, `status` is alive.
+        unsafe { libc::waitpid(CHILD.get().unwrap(), &raw mut status, 0) };
+        assert_eq!(status, 0);
+    });
+}
+
+fn short(service: &MockService) -> Config {
+    let mut config = Config::default();
+    config.set_server_url(&service.url()).unwrap();
+    config.set_fetch_timeout(500).unwrap();
+    config.set_connection_pool_max_size(1).unwrap();
+    config
+}
+
+#[test]
+fn a_fetch_whose_hook_forks_is_canceled_in_the_child_in_the_middle_of_its_exchange() {
+    let service = MockService::start(Script::answers([Answer::steps([Step::Hold])]));
+    for _ in 0..5 {
+        a_hook_forks_in(&Client::new("key", &short(&service)).unwrap(), true);
+    }
+}
+
+#[test]
+fn a_fetch_whose_hook_forks_is_canceled_in_the_child_in_line() {
+    let service = MockService::start(Script::answers([Answer::steps([Step::Hold])]));
+    for _ in 0..5 {
+        let client = Client::new("key", &short(&service)).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| drop(client.fetch(&User::new(), &FetchOptions::default())));
+            while client.gauges().leased == 0 {
+                thread::yield_now();
+            }
+            a_hook_forks_in(&client, true);
+        });
+    }
+}
+
+#[test]
+fn a_fetch_whose_hook_forks_is_canceled_in_the_child_between_two_attempts() {
+    let service = MockService::start(Script::answers([Answer::reply(503, &[], "")]));
+    for _ in 0..5 {
+        let mut config = short(&service);
+        config.set_fetch_retries(20).unwrap();
+        config.set_fetch_retry_backoff_min(80).unwrap();
+        config.set_fetch_retry_backoff_max(80).unwrap();
+        config.set_fetch_retry_budget(100).unwrap();
+        a_hook_forks_in(&Client::new("key", &config).unwrap(), false);
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! what is shipped; with the root of another system in EXPERIMENT_ROOT they are compiled and run there.
 
 mod native;
+mod support;
 
 use std::env;
 use std::ffi::OsString;
@@ -16,6 +17,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use mock_service::{Answer, Keep, MockService, Script, Step};
 use native::{Native, ROOT, command, library, read, run, symbols};
+use rustls::version::{TLS12, TLS13};
+use support::tls::{Authority, NAMES, TlsServer, read_request};
 
 #[test]
 fn the_library_exports_its_functions_and_nothing_else() {
@@ -128,6 +131,38 @@ fn numbers_of_descriptors_that_are_the_hosts_are_left_alone() {
 #[test]
 fn a_child_is_told_from_its_parent_where_madvise_lies() {
     run_program("unwiped", &[MockService::start(Script::service()).url()]);
+}
+
+#[test]
+fn a_thread_that_is_canceled_in_a_call_returns_from_it_first() {
+    let services = [Script::service(), silent(), Script::answers([Answer::reply(503, &[], "")])];
+    let urls = services.map(MockService::start);
+    run_program("canceled", &urls.each_ref().map(MockService::url));
+}
+
+/// Not under valgrind, whose threads take more.
+#[test]
+fn a_fetch_gets_by_on_a_small_stack() {
+    if valgrind() {
+        return;
+    }
+    let packed = gzipped(r#"{"flag":{"key":"on","payload":{"a":[1,2]}}}"#);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        packed.len()
+    );
+    let answer = [head.as_bytes(), &packed].concat();
+    let packed = Answer::reply(200, &[("Content-Encoding", "gzip")], packed);
+    let [service, packed] = [Script::service(), Script::answers([packed])].map(MockService::start);
+    let authority = Authority::new();
+    let secure = TlsServer::start(authority.certify(&NAMES).server_config(&[&TLS12, &TLS13]));
+    let tls = authority.certify(&NAMES).server_config(&[&TLS12, &TLS13]);
+    let both = TlsServer::start_with(tls, move |_, mut stream| {
+        while read_request(&mut stream).is_some() && stream.write_all(&answer).is_ok() {}
+    });
+    let file = authority.file().to_owned();
+    let urls = [service.url(), packed.url(), secure.url(), both.url(), file];
+    run_program("stacks", &urls);
 }
 
 /// Under valgrind a fork takes its time.

@@ -113,8 +113,10 @@ pub unsafe extern "C" fn exp_fetch_v2(
 
 /// Closes the client: new fetches are refused and those in line end, both with EXP_ERR_CLOSED;
 /// those that run are waited for. When the time is over they are cut off, also with EXP_ERR_CLOSED,
-/// and this returns EXP_ERR_TIMEOUT: call it again to wait until they are back. 0 to 86400000, or
-/// EXP_NO_LIMIT. The client stays yours.
+/// and this returns EXP_ERR_TIMEOUT: call it again to wait until they are back. On EXP_OK the client's
+/// threads are gone; when nothing runs any more they have 100 ms beyond the time for it, which a
+/// destructor of a thread-local of yours may exceed (EXP_ERR_TIMEOUT). 0 to 86400000, or EXP_NO_LIMIT.
+/// You still own the client.
 /// Called from a callback of a fetch with this client, it begins to close, does not wait, and
 /// returns EXP_ERR_TIMEOUT. Anytime. EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]

@@ -32,7 +32,7 @@ impl Object for exp_completions {
 /// A queue of yours, with nothing in it. NULL if the process has no descriptor left. Anytime.
 #[unsafe(no_mangle)]
 pub extern "C" fn exp_completions_new() -> *mut exp_completions {
-    guard::value(ptr::null_mut(), || {
+    guard::action(ptr::null_mut(), || {
         let completions = Completions::new().map_err(|error| {
             Error::new(Status::Internal, format!("no descriptor can be made: {error}"))
         })?;
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn exp_completions_fd(completions: *mut exp_completions) -
 pub unsafe extern "C" fn exp_completions_next(
     completions: *mut exp_completions,
 ) -> *mut exp_pending {
-    guard::value(ptr::null_mut(), || {
+    guard::action(ptr::null_mut(), || {
         // SAFETY: the contract of the boundary (mod.rs).
         let pending = unsafe { hold(completions.cast_const()) }?.body.next();
         Ok(pending.map_or(ptr::null_mut(), give))

@@ -224,14 +224,14 @@ impl<O: Object> HandedOut<O> {
     }
 }
 
-/// Gives up one reference to an object of any kind; NULL does nothing, and neither does an object
-/// that is borrowed, which is logged if the client that it came from has a log callback.
+/// Gives up one reference to an object of any kind. NULL and borrowed objects are ignored; for an
+/// exp_variant that is logged, if the client that it came from has a log callback.
 /// A client begins to close: new fetches are refused, those in line end with EXP_ERR_CLOSED, those
 /// that run go on; its memory goes with the last of them. A finalizer that you gave may run inside.
-/// Any thread; never blocks.
+/// Any thread; waits for nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_free(object: *mut c_void) {
-    guard::value((), || {
+    guard::action((), || {
         if !object.is_null() {
             // SAFETY: the contract of the boundary (mod.rs).
             unsafe { free(object) }

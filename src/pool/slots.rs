@@ -65,6 +65,13 @@ impl Slots {
         }
     }
 
+    /// What is idle became so that much earlier.
+    pub(super) fn grow_older(&mut self, time: Duration) {
+        for (since, _) in &mut self.warm {
+            *since = since.checked_sub(time).unwrap_or(*since);
+        }
+    }
+
     pub(super) fn cool_longest_idle(&mut self, now: Instant, idle_for: Duration) -> Option<usize> {
         let (since, _) = self.warm.front()?;
         if now.saturating_duration_since(*since) < idle_for {

@@ -106,6 +106,21 @@ fn is_closed(answer: Answer) -> bool {
 // Slots
 
 #[test]
+fn what_was_idle_while_the_machine_slept_is_so_much_older_and_nothing_else_is() {
+    const IDLE: Duration = Duration::from_secs(30);
+    let mut scene = Scene::new(2);
+    let (before, after) = (scene.lease(), scene.lease());
+    let slot = before.slot();
+    assert_eq!(scene.release(before), NOBODY);
+    scene.pool.slept(IDLE / 2);
+    assert!(scene.pool.reap(scene.now, IDLE).is_empty());
+    scene.pool.slept(IDLE / 2);
+    assert_eq!(scene.release(after), NOBODY);
+    assert_eq!(scene.pool.reap(scene.now, IDLE), [slot]);
+    assert_eq!(scene.pool.snapshot(scene.now).idle_warm, 1);
+}
+
+#[test]
 fn no_more_than_size_leases_each_of_its_own_slot() {
     let mut scene = Scene::new(3);
     let mut slots = [scene.lease(), scene.lease(), scene.lease()].map(|lease| lease.slot());

@@ -33,7 +33,7 @@ impl Session {
         token: usize,
         teller: Teller,
     ) -> Result<Arc<Pending>, Error> {
-        let user = self.encode(user)?;
+        let user = self.encode(user).map_err(|error| self.refused(error))?;
         let line = Arc::downgrade(self) as Weak<dyn Line>;
         let alarm = self.connections.alarm();
         Ok(Pending::new(line, alarm, &self.logger, user, options.clone(), token, teller))
@@ -42,6 +42,10 @@ impl Session {
     /// Starts a fetch. If this succeeds, its teller is told exactly once, on another thread,
     /// maybe before this returns; otherwise never.
     pub fn start(self: &Arc<Self>, pending: &Arc<Pending>) -> Result<(), Error> {
+        self.try_start(pending).map_err(|error| self.refused(error))
+    }
+
+    fn try_start(self: &Arc<Self>, pending: &Arc<Pending>) -> Result<(), Error> {
         let running = Running::begin(self);
         let workers = self.connections.admit(self.config.max_pending as usize)?;
         if let Err(error) = self.executor.provide(self, workers) {

@@ -490,6 +490,46 @@ static void closing_tells_all_once(void) {
     exp_free(client);
 }
 
+static pthread_key_t slow_to_end;
+static volatile int may_end;
+
+static void end_late(void *value) {
+    (void)value;
+    while (!may_end) {
+        nap();
+    }
+}
+
+static void keep_the_thread(void *argument) {
+    (void)argument;
+    CHECK(pthread_setspecific(slow_to_end, &slow_to_end) == 0);
+}
+
+static void *close_soon(void *client) {
+    double began = now();
+    CHECK_STATUS(EXP_ERR_TIMEOUT, exp_client_close(client, 50));
+    CHECK_BY(150, began);
+    return NULL;
+}
+
+/* A thread of the library is not gone before what the host has left on it is. */
+static void closing_waits_for_the_threads_no_longer_than_it_is_told(void) {
+    CHECK(pthread_key_create(&slow_to_end, end_late) == 0);
+    exp_client *client = client_of(service, 1);
+    told it = {.then = keep_the_thread};
+    start(&it, client, NULL);
+    good(&it);
+    pthread_t second;
+    pthread_create(&second, NULL, close_soon, client);
+    close_soon(client);
+    pthread_join(second, NULL);
+    may_end = 1;
+    OK(exp_client_close(client, SOON));
+    CHECK(our_threads() == 0);
+    exp_free(client);
+    pthread_key_delete(slow_to_end);
+}
+
 static void freeing_the_client_never_blocks_and_all_are_told(void) {
     static told all[20];
     exp_client *client = client_of(slow, 1);
@@ -586,6 +626,7 @@ int main(int argc, char **argv) {
     a_cancel_that_comes_too_late_changes_nothing();
     cancels_at_any_moment();
     closing_tells_all_once();
+    closing_waits_for_the_threads_no_longer_than_it_is_told();
     freeing_the_client_never_blocks_and_all_are_told();
     ten_thousand_in_line_are_cheap();
     return report("async");

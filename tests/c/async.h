@@ -68,7 +68,7 @@ static exp_client *client_with(exp_config *config) {
     return client;
 }
 
-static exp_client *client_of(const char *url, uint32_t pool) {
+__attribute__((unused)) static exp_client *client_of(const char *url, uint32_t pool) {
     return client_with(config_of(url, pool));
 }
 

@@ -16,13 +16,14 @@ static volatile int handlers_running, handled;
 static void fire_all(int signal) {
     (void)signal;
     __sync_fetch_and_add(&handlers_running, 1);
-    int before = errno = EXDEV;
+    int interrupted = errno, before = errno = EXDEV;
     for (int i = 0; i < THREADS; i++) {
         exp_cancel_fire(switches[i]);
     }
     if (errno != before) {
         _exit(3);
     }
+    errno = interrupted;
     __sync_fetch_and_add(&handled, 1);
     __sync_fetch_and_sub(&handlers_running, 1);
 }
@@ -121,10 +122,12 @@ static void *keep_fetching(void *argument) {
         exp_status status = EXP_OK;
         while (status == EXP_OK && !over) {
             exp_variants *variants = NULL;
-            status = exp_fetch_v2(shared, NULL, options, &variants, NULL);
-            CHECK_THAT(status == EXP_OK || status == EXP_ERR_CANCELED, exp_status_name(status));
+            exp_error *error = NULL;
+            status = exp_fetch_v2(shared, NULL, options, &variants, &error);
+            CHECK_THAT(status == EXP_OK || status == EXP_ERR_CANCELED, exp_error_message(error));
             *good += status == EXP_OK;
             exp_free(variants);
+            exp_free(error);
         }
         exp_free(options);
     }

@@ -35,6 +35,28 @@ pub fn passed() -> Duration {
     TIME.with_borrow(|time| time.passed)
 }
 
+/// The machine is awake all the time.
+pub fn slept() -> Duration {
+    Duration::ZERO
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BootInstant(Duration);
+
+impl BootInstant {
+    pub fn now() -> Self {
+        BootInstant(passed() + slept())
+    }
+
+    pub fn since(self, earlier: BootInstant) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    pub fn elapsed(self) -> Duration {
+        BootInstant::now().since(self)
+    }
+}
+
 /// A new world begins.
 pub fn begin() {
     TIME.set(Time::BEGINNING);

@@ -266,15 +266,16 @@ impl World {
     }
 
     fn check(&self) {
-        let mut fetches = Vec::new();
+        let (mut fetches, mut refused) = (Vec::new(), 0);
         for (number, caller) in self.history.callers.iter().enumerate() {
             let report = self.reports[number].lock().take().expect("every fetch ends");
             assert_eq!(self.told[number].load(Ordering::Relaxed), 1, "every fetch ends once");
             self.check_time(caller, &report);
             self.check_result(number, caller, &report);
+            refused += u64::from(report.fetched.is_err());
             fetches.extend(report.fetched);
         }
-        self.check_books(&fetches);
+        self.check_books(&fetches, refused);
     }
 
     fn check_time(&self, caller: &Caller, Report { fetched, at }: &Report) {
@@ -342,7 +343,7 @@ impl World {
     }
 
     /// What was counted is what the callers saw.
-    fn check_books(&self, fetches: &[Fetched]) {
+    fn check_books(&self, fetches: &[Fetched], refused: u64) {
         assert_eq!(self.client.gauges(), Gauges::default(), "somebody is left");
         let metrics = self.client.metrics();
         let ended = |status| {
@@ -350,6 +351,7 @@ impl World {
             fetches.iter().filter(of).count() as u64
         };
         assert_eq!(metrics.fetches.value(), fetches.len() as u64);
+        assert_eq!(Status::ALL.map(|it| metrics.refused(it)).iter().sum::<u64>(), refused);
         assert_eq!(metrics.fetches_ok.value(), ended(None));
         for status in Status::ALL {
             assert_eq!(metrics.failures(status), ended(Some(status)), "{status:?}");
