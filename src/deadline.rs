@@ -17,6 +17,11 @@ impl Limit {
         Limit::After(Duration::from_millis(millis))
     }
 
+    /// Whether something that has taken `time` has taken all that it may.
+    pub fn is_reached(self, time: Duration) -> bool {
+        matches!(self, Limit::After(limit) if time >= limit)
+    }
+
     /// The tighter of two limits.
     pub fn min(self, other: Limit) -> Limit {
         match (self, other) {
@@ -90,6 +95,14 @@ mod tests {
         assert_eq!(Deadline::NEVER.min(late), late);
         assert_eq!(late.min(Deadline::NEVER), late);
         assert_eq!(Deadline::NEVER.min(Deadline::NEVER), Deadline::NEVER);
+    }
+
+    #[test]
+    fn a_limit_is_reached_at_its_time_and_no_limit_never() {
+        let reached =
+            [4, 5, 6].map(|millis| Limit::millis(5).is_reached(Duration::from_millis(millis)));
+        assert_eq!(reached, [false, true, true]);
+        assert!(!Limit::None.is_reached(Duration::MAX));
     }
 
     #[test]

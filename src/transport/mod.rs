@@ -23,7 +23,7 @@ mod wire;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustls::ClientConfig;
 use zeroize::Zeroizing;
@@ -38,7 +38,7 @@ use self::resolver::Resolver;
 use self::response::Body;
 use self::stream::{Sent, Stream};
 use crate::cancel::Stop;
-use crate::clock;
+use crate::clock::{self, BootInstant};
 use crate::config::Config;
 use crate::deadline::{Deadline, Limit};
 use crate::error::Error;
@@ -59,7 +59,7 @@ pub struct Transport {
     resolver: Arc<Resolver>,
     /// Connections that have been unused since before this are not used again: after it, one of them
     /// gave no byte of an answer in time, and what cut its path may have cut theirs.
-    suspect_until: Mutex<Option<Instant>>,
+    suspect_until: Mutex<Option<BootInstant>>,
     shared: Shared,
     logger: Arc<Logger>,
 }
@@ -85,8 +85,9 @@ pub struct Connection {
 /// A connection that is open.
 struct Open {
     stream: Stream,
-    since: Instant,
-    last_used: Instant,
+    // By the clock that goes on while the machine sleeps: the peer's does.
+    since: BootInstant,
+    last_used: BootInstant,
 }
 
 /// One exchange to make: the bytes of the user, what the fetch asks for, and its bounds.
@@ -174,7 +175,8 @@ impl Transport {
         exchange: &Exchange<'_>,
     ) -> (Result<Vec<u8>, Error>, Timings) {
         let began = clock::now();
-        self.retire(connection, began);
+        let began_at = BootInstant::now();
+        self.retire(connection, began_at);
         let attached = connection.state.begin(exchange.deadline, exchange.stop.clone(), began);
         let mut progress = Progress::default();
         let mut result = self.run(connection, exchange, &mut progress);
@@ -202,21 +204,20 @@ impl Transport {
             && progress.reused
             && !progress.received
         {
-            *self.suspect_until.lock() = Some(began);
+            *self.suspect_until.lock() = Some(began_at);
         }
         if let Some(open) = &mut connection.open {
-            open.last_used = ended;
+            open.last_used = BootInstant::now();
         }
         (result, timings)
     }
 
     /// Closes a kept connection that is too old, was unused for too long, or may be cut off.
-    fn retire(&self, connection: &mut Connection, now: Instant) {
+    fn retire(&self, connection: &mut Connection, now: BootInstant) {
         let Some(open) = &connection.open else { return };
-        let unused = now.saturating_duration_since(open.last_used);
-        let reason = if unused >= self.settings.idle_timeout {
+        let reason = if now.since(open.last_used) >= self.settings.idle_timeout {
             CloseReason::Idle
-        } else if Deadline::after(open.since, self.settings.max_lifetime).has_passed(now) {
+        } else if self.settings.max_lifetime.is_reached(now.since(open.since)) {
             CloseReason::Lifetime
         } else if *self.suspect_until.lock() > Some(open.last_used) {
             CloseReason::Suspect
@@ -241,7 +242,7 @@ impl Transport {
             Some(open) => open,
             None => {
                 let stream = self.connector().connect(state)?;
-                let now = clock::now();
+                let now = BootInstant::now();
                 Open { stream, since: now, last_used: now }
             }
         };
