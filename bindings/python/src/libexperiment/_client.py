@@ -7,7 +7,7 @@ import json
 from ctypes import c_void_p
 from typing import Any, TypeVar
 
-from . import _exit, _logs
+from . import _exit, _logs, _process
 from ._arguments import utf8, whole
 from ._fetch import Read
 from ._library import LONGEST_MILLIS, NO_LIMIT, Owned, lib
@@ -29,6 +29,7 @@ class Client:
         :param config: settings; read now, later changes have no effect
         :raises InvalidArgumentError: for a key or a setting that cannot be
         """
+        _process.enter()
         self.config = config or RemoteEvaluationConfig()
         self.logger = logger_of(self.config)
         self._empty_if_retryable = self.config.fetch_retries == 0
@@ -99,7 +100,7 @@ class Client:
             if status:
                 raise error_of(error)
         finally:
-            _exit.inside.discard(token)
+            _exit.inside.pop(token, None)
             _exit.end_daemon()
             for native in (error, native_user, native_options):
                 if native:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import weakref
 from ctypes import c_void_p
 from types import TracebackType
 from typing import Any, TypeVar
 
-from . import _exit, _logs
+from . import _exit, _logs, _process
 from ._client import Client, new_completions, read_pending
 from ._fetch import Read
 from ._library import lib
@@ -91,7 +90,7 @@ def _in_child() -> None:
     _receivers = _Receivers()
 
 
-os.register_at_fork(after_in_child=_in_child)
+_process.in_child(_in_child)
 
 
 class AsyncRemoteEvaluationClient(Client):
@@ -154,6 +153,7 @@ class AsyncRemoteEvaluationClient(Client):
 
     async def _fetch(self, user: User | None, options: FetchOptions | None, read: Read[T]) -> T:
         loop = asyncio.get_running_loop()
+        _process.enter()
         receiver, number = _receivers.of(loop), next(_numbers)
         future: asyncio.Future[T] = loop.create_future()
         pending = c_void_p()

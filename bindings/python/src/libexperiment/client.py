@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from ctypes import c_void_p
 from types import TracebackType
 from typing import Callable, TypeVar
 
-from . import _dispatcher, _exit, _interrupt, _logs
-from ._client import Client, read_pending
+from . import _dispatcher, _exit, _hosts, _interrupt, _logs, _process
+from ._client import Client, new_completions, read_pending
 from ._fetch import Read, fetch
-from ._library import lib
+from ._library import Owned, lib
 from .errors import FetchError, error_of
 from .options import FetchOptions, new_options
 from .user import User, encoded
@@ -18,6 +19,20 @@ from .variant import Variant, Variants, by_flag, deployed, variants_of
 T = TypeVar("T")
 #: callback(user, variants), or callback(user, {}, error) when the fetch failed.
 Callback = Callable[..., object]
+
+
+# Completions of greenlets that wait for none now.
+_idle: list[Owned] = []
+# Never freed: in the child a thread of the parent may stand inside of them.
+_inherited: list[Owned] = []
+
+
+def _in_child() -> None:
+    _inherited.extend(_idle)
+    _idle.clear()
+
+
+_process.in_child(_in_child)
 
 
 def _by_flag_deployed(native: int) -> dict[str, Variant]:
@@ -114,6 +129,9 @@ class RemoteEvaluationClient(Client):
         self.close()
 
     def _fetch(self, user: User | None, options: FetchOptions | None, read: Read[T]) -> T:
+        wait = _hosts.green_wait()
+        if wait is not None:
+            return self._fetch_green(user, options, read, wait)
         interruption = _interrupt.begin()
         failure = interruption.error_of if interruption else error_of
         native_options, token = None, object()
@@ -127,12 +145,33 @@ class RemoteEvaluationClient(Client):
                 interruption.check()
             return fetched
         finally:
-            _exit.inside.discard(token)
+            _exit.inside.pop(token, None)
             _exit.end_daemon()
             if native_options:
                 lib.exp_free(native_options)
             if interruption:
                 _interrupt.end(interruption)
+            _logs.flush()
+
+    def _fetch_green(
+        self, user: User | None, options: FetchOptions | None, read: Read[T], wait: _hosts.Wait
+    ) -> T:
+        """Lets other greenlets run meanwhile, and ends the fetch if this one is ended."""
+        _process.enter()
+        completions = _idle.pop() if _idle else new_completions()
+        handle, found = c_void_p(), None
+        try:
+            self._submit(user, options, completions.native, 0, handle)
+            while not found:
+                wait(lib.exp_completions_fd(completions.native))
+                found = lib.exp_completions_next(completions.native)
+            _idle.append(completions)  # there is nothing in them any more
+            return read_pending(found, read)
+        finally:
+            lib.exp_pending_cancel(handle)
+            for native in (handle, found):
+                if native:
+                    lib.exp_free(native)
             _logs.flush()
 
     def _fetch_async(
