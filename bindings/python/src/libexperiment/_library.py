@@ -139,7 +139,23 @@ def _check_version(found: str, path: str) -> None:
         )
 
 
+def _refuse_subinterpreters() -> None:
+    """What threads and callbacks of the library need would go when such a one ends."""
+    python = ctypes.pythonapi
+    of = getattr(python, "PyInterpreterState_GetID", None)
+    if of is None:  # no CPython: it has one interpreter
+        return
+    here = python.PyInterpreterState_Get
+    here.restype, of.argtypes, of.restype = c_void_p, [c_void_p], ctypes.c_int64
+    if of(here()) != 0:
+        raise ImportError(
+            "libexperiment works in the main interpreter alone, and this is another one: set "
+            "WSGIApplicationGroup %{GLOBAL} for mod_wsgi, single-interpreter = true for uWSGI"
+        )
+
+
 def _load() -> ctypes.CDLL:
+    _refuse_subinterpreters()
     path = _path()
     try:
         library = ctypes.CDLL(path)

@@ -131,7 +131,17 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+/* As _library.py does, which says what to do about it. */
+static int refuse_subinterpreters(PyObject *module) {
+    (void)module;
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        PyErr_SetString(PyExc_ImportError, "libexperiment works in the main interpreter alone");
+        return -1;
+    }
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)refuse_subinterpreters}, {0, NULL}};
 
 static PyModuleDef definition = {
     .m_base = PyModuleDef_HEAD_INIT,
