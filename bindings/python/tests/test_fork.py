@@ -160,12 +160,12 @@ def test_a_child_logs_nothing_of_the_parents_fetches(play: Play) -> None:
     assert run_python(FORKED + program, play({}).url) == "True\n"
 
 
-def test_multiprocessing_works_by_fork_and_by_spawn(play: Play, tmp_path: Path) -> None:
+def test_multiprocessing_works_by_fork_spawn_and_forkserver(play: Play, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     main = """
     if __name__ == "__main__":
         check(nonces("before", 5))
-        for method in ("fork", "spawn"):
+        for method in ("fork", "spawn", "forkserver"):
             with multiprocessing.get_context(method).Pool(2) as pool:
                 pool.map(check, [nonces(f"{method}-{i}", 20) for i in range(4)])
         print("ok")

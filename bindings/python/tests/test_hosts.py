@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import textwrap
 import time
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
@@ -145,7 +147,6 @@ class UWsgi:
             "127.0.0.1:0",
             "--master",
             "--need-app",
-            "--die-on-term",
         ]
         self.fifo = os.path.join(tempfile.mkdtemp(), "fifo")
         command += ["--master-fifo", self.fifo]
@@ -239,6 +240,20 @@ def test_under_uwsgi_without_threads_callbacks_are_refused_and_fetches_work(
         ]
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_second_application_of_uwsgi_is_refused_but_in_a_single_interpreter(
+    play: Play, single: bool
+) -> None:
+    options = ["--enable-threads", "--mount", "/second=preloaded:app"]
+    if single:
+        options.append("--single-interpreter")
+    server = UWsgi(play({"keep": "nothing"}).url, *options)
+    with contextlib.suppress(urllib.error.HTTPError):
+        server.get("u")  # a worker that begins does not hear that it is to end
+    log = server.stop()
+    assert ("works in the main interpreter alone" in log) is not single, log
 
 
 PATCHED = {

@@ -9,6 +9,9 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import time
+from collections import deque
+from collections.abc import Generator
 from contextlib import suppress
 from typing import Any, Callable
 
@@ -16,9 +19,11 @@ from . import _hosts, _logs, _process
 from ._client import Client, new_completions
 from ._library import NO_LIMIT, Owned, lib
 from .errors import ClientClosedError
+from .variant import SHARE_SECONDS
 
-#: Called with the pending fetch, which stays the dispatcher's, once it is over.
-Tell = Callable[[int], None]
+#: Called with the pending fetch, which stays the dispatcher's, once it is over. It yields between
+#: pieces of its work, so that nobody is told late because another one has much to be told.
+Tell = Callable[[int], Generator[None, None, None]]
 #: Starts a fetch into these completions, under this number.
 Start = Callable[[int, int], None]
 
@@ -33,6 +38,9 @@ class _Dispatcher:
         self._completions: Owned | None = None
         self._wait: _hosts.Wait | None = None
         self._runs = False
+        self._process = _process.current()
+        # What is being told to callbacks.
+        self._tellings: deque[Generator[None, None, None]] = deque()
 
     def start(self, start: Start, tell: Tell, client: Client) -> None:
         if self._finishing:
@@ -74,33 +82,45 @@ class _Dispatcher:
 
     def _run(self, owned: Owned) -> None:
         completions = owned.native
-        # In a child that a callback forked, the wait is canceled, and the thread ends.
-        while lib.exp_completions_wait(completions, NO_LIMIT) == 0:
-            self._tell_next(completions)
+        while self._tellings or lib.exp_completions_wait(completions, NO_LIMIT) == 0:
+            if not self._tell_some(completions):
+                break
 
     def _run_green(self, owned: Owned) -> None:
         assert self._wait is not None
         descriptor = lib.exp_completions_fd(owned.native)
         try:
             while self._pending:
-                self._wait(descriptor)
-                self._tell_next(owned.native)
+                if self._tellings:
+                    _hosts.pause()
+                else:
+                    self._wait(descriptor)
+                if not self._tell_some(owned.native):
+                    break
         finally:
             self._runs = False
 
-    def _tell_next(self, completions: int) -> None:
+    def _tell_some(self, completions: int) -> bool:
+        """A share of one telling. False in a child that a callback forked: there it ends."""
         _logs.flush()
-        pending = lib.exp_completions_next(completions)
-        if pending:
-            self._tell(pending)
+        while pending := lib.exp_completions_next(completions):
+            self._tellings.append(self._tell(pending))
+        if self._tellings:
+            telling = self._tellings.popleft()
+            until = time.monotonic() + SHARE_SECONDS
+            for _ in telling:
+                if time.monotonic() > until:
+                    self._tellings.append(telling)
+                    break
+        return self._process == _process.current()
 
-    def _tell(self, pending: int) -> None:
+    def _tell(self, pending: int) -> Generator[None, None, None]:
         number = lib.exp_pending_user_data(pending)
         try:
             # None, if a signal's exception ended its start after it had begun.
             tell, client = self._pending.get(number, (None, None))
             if tell and client:
-                _tell(tell, pending, client.logger)
+                yield from _tell(tell, pending, client.logger)
         finally:
             lib.exp_free(pending)
             self._ended(number)
@@ -111,9 +131,9 @@ class _Dispatcher:
             self._lock.notify_all()
 
 
-def _tell(tell: Tell, pending: int, logger: logging.Logger) -> None:
+def _tell(tell: Tell, pending: int, logger: logging.Logger) -> Generator[None, None, None]:
     try:
-        tell(pending)
+        yield from tell(pending)
     except BaseException:  # of the callback; the others are to be told all the same
         with suppress(Exception):
             logger.exception("the callback of a fetch raised")
