@@ -9,7 +9,9 @@ import subprocess
 import sys
 import textwrap
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from conftest import Play
@@ -158,12 +160,12 @@ def test_a_child_logs_nothing_of_the_parents_fetches(play: Play) -> None:
     assert run_python(FORKED + program, play({}).url) == "True\n"
 
 
-def test_multiprocessing_works_by_fork_and_by_spawn(play: Play, tmp_path: Path) -> None:
+def test_multiprocessing_works_by_fork_spawn_and_forkserver(play: Play, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     main = """
     if __name__ == "__main__":
         check(nonces("before", 5))
-        for method in ("fork", "spawn"):
+        for method in ("fork", "spawn", "forkserver"):
             with multiprocessing.get_context(method).Pool(2) as pool:
                 pool.map(check, [nonces(f"{method}-{i}", 20) for i in range(4)])
         print("ok")
@@ -174,12 +176,13 @@ def test_multiprocessing_works_by_fork_and_by_spawn(play: Play, tmp_path: Path) 
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
-def test_gunicorn_serves_with_a_client_made_before_the_fork(play: Play) -> None:
-    service = play({"keep": "nothing"})
-    command = [sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--threads", "4"]
-    command += ["--worker-tmp-dir", "/dev/shm", "--bind", "127.0.0.1:0", "preloaded:app"]
+@contextmanager
+def gunicorn(service: str, *options: str) -> Iterator[str]:
+    """Serves the application that is made before the fork; at its URL. It ends without a fault."""
+    command = [sys.executable, "-m", "gunicorn", "--preload", "--worker-tmp-dir", "/dev/shm"]
+    command += ["--bind", "127.0.0.1:0", *options, "preloaded:app"]
     server = subprocess.Popen(
-        command, env={**os.environ, "SERVICE": service.url}, stderr=subprocess.PIPE, text=True
+        command, env={**os.environ, "SERVICE": service}, stderr=subprocess.PIPE, text=True
     )
     assert server.stderr is not None
     try:
@@ -188,9 +191,20 @@ def test_gunicorn_serves_with_a_client_made_before_the_fork(play: Play) -> None:
             line = server.stderr.readline()
             assert line, "gunicorn has ended"
             url = re.search(r"http://\S+", line)
+        yield url[0]
+    finally:
+        server.send_signal(signal.SIGTERM)
+        _, log = server.communicate(timeout=30)
+    assert server.returncode == 0
+    assert "Traceback" not in log, log
+
+
+def test_gunicorn_serves_with_a_client_made_before_the_fork(play: Play) -> None:
+    service = play({"keep": "nothing"})
+    with gunicorn(service.url, "--workers", "2", "--threads", "4") as url:
 
         def get(nonce: str) -> tuple[str, bool]:
-            with urllib.request.urlopen(f"{url[0]}/{nonce}", timeout=20) as answer:
+            with urllib.request.urlopen(f"{url}/{nonce}", timeout=20) as answer:
                 worker, got = answer.read().decode().split()
             return worker, got == f"/{nonce}"
 
@@ -198,8 +212,3 @@ def test_gunicorn_serves_with_a_client_made_before_the_fork(play: Play) -> None:
             answers = list(pool.map(get, (f"request-{i}" for i in range(200))))
         assert all(right for _, right in answers)
         assert len({worker for worker, _ in answers}) == 2
-    finally:
-        server.send_signal(signal.SIGTERM)
-        _, log = server.communicate(timeout=30)
-    assert server.returncode == 0
-    assert "Traceback" not in log, log

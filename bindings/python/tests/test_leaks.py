@@ -56,12 +56,15 @@ def test_what_fails_leaves_nothing_either(play: Play) -> None:
         from libexperiment import *
         from libexperiment._fetch import fetch
         from libexperiment.errors import error_of
-        from libexperiment.variant import by_flag
+        from libexperiment.variant import at_once, by_flag
 
         config = RemoteEvaluationConfig(server_url=sys.argv[1], fetch_retries=0)
         config.logger = logging.Logger("nobody reads it", logging.CRITICAL + 1)
         native = RemoteEvaluationClient("key", config)
         client = native._owned.native
+
+        def made(native):
+            return at_once(by_flag, native)
 
         def fails(native):
             raise ValueError(native)
@@ -69,8 +72,8 @@ def test_what_fails_leaves_nothing_either(play: Play) -> None:
         def each(count):
             for _ in range(count):
                 with suppress(FetchError):
-                    fetch(client, b"no object", None, by_flag, error_of)
-                for read in (by_flag, fails):  # of which every second fetch fails anyway
+                    fetch(client, b"no object", None, made, error_of)
+                for read in (made, fails):  # of which every second fetch fails anyway
                     with suppress(FetchError, ValueError):
                         fetch(client, b"{}", None, read, fails)
                 with suppress(FetchError, ValueError):

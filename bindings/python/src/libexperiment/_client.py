@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import errno
 import json
+import time
+from collections.abc import Generator
 from ctypes import c_void_p
 from typing import Any, TypeVar
 
-from . import _exit, _logs
+from . import _exit, _logs, _process
 from ._arguments import utf8, whole
-from ._fetch import Read
 from ._library import LONGEST_MILLIS, NO_LIMIT, Owned, lib
 from .config import RemoteEvaluationConfig, logger_of, native_config
-from .errors import FetchError, InvalidArgumentError, error_of, taken
+from .errors import FetchError, FetchTimeoutError, InvalidArgumentError, error_of, taken
 from .options import FetchOptions, new_options
 from .user import User, encoded
+from .variant import Read, Variant
 
 T = TypeVar("T")
 
@@ -29,9 +31,11 @@ class Client:
         :param config: settings; read now, later changes have no effect
         :raises InvalidArgumentError: for a key or a setting that cannot be
         """
+        _process.enter()
         self.config = config or RemoteEvaluationConfig()
         self.logger = logger_of(self.config)
         self._empty_if_retryable = self.config.fetch_retries == 0
+        self._worst_case = self.config.worst_case_millis()
         self._closed = False
         self._open(api_key)
         _exit.clients.add(self)
@@ -90,8 +94,9 @@ class Client:
         native_user = native_options = None
         client, error, token = self._owned.native, c_void_p(), object()
         try:
+            began = time.monotonic()
             native_user = new_user(user)
-            native_options = new_options(options)
+            native_options = new_options(options, None, self._left(began, options))
             _exit.enter(token)
             status = lib.exp_fetch_v2_submit(
                 client, native_user, native_options, completions, number, pending, error
@@ -99,12 +104,35 @@ class Client:
             if status:
                 raise error_of(error)
         finally:
-            _exit.inside.discard(token)
+            _exit.inside.pop(token, None)
             _exit.end_daemon()
             for native in (error, native_user, native_options):
                 if native:
                     lib.exp_free(native)
             _logs.flush()
+
+    def _left(self, began: float, options: FetchOptions | None) -> int | None:
+        """What is left of a fetch's bound if its user took time to write as JSON, else None."""
+        spent = int((time.monotonic() - began) * 1000)
+        if spent == 0:
+            return None
+        own = options.deadline_millis if options else None
+        bound = self._worst_case
+        if own is not None:
+            bound = min(bound, whole("deadline_millis", own, NO_LIMIT))
+        return max(bound - spent, 0) if bound <= LONGEST_MILLIS else None
+
+    def _reading(self, read: Read[T]) -> Read[T]:
+        """The same, which logs it if the time was over: the library has told of a success."""
+
+        def reading(native: int, made: dict[str, Variant]) -> Generator[None, None, T]:
+            try:
+                return (yield from read(native, made))
+            except FetchTimeoutError as error:
+                self.logger.warning("fetch: %s", error)
+                raise
+
+        return reading
 
     def _or_empty(self, error: FetchError) -> dict[str, Any]:
         """By the table of the README: no variants for what may pass when no retries are set."""
@@ -124,17 +152,12 @@ def new_user(user: User | None) -> int | None:
     return native.value
 
 
-def read_pending(pending: int, read: Read[T]) -> T:
-    """What a fetch came to that was found in its completions."""
+def taken_variants(pending: int) -> Owned:
+    """What a fetch brought that was found in its completions."""
     variants, error = c_void_p(), c_void_p()
-    try:
-        if lib.exp_pending_take(pending, variants, error):
-            raise error_of(error)
-        return read(variants.value or 0)
-    finally:
-        for native in (variants, error):
-            if native:
-                lib.exp_free(native)
+    if lib.exp_pending_take(pending, variants, error):
+        raise taken(error)
+    return Owned(variants.value or 0)
 
 
 def new_completions() -> Owned:

@@ -12,13 +12,12 @@ to clean up.
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 import weakref
 from typing import Any
 
-from . import _logs
+from . import _logs, _process
 from ._library import Owned, lib
 from .errors import ClientClosedError
 
@@ -26,23 +25,26 @@ from .errors import ClientClosedError
 _PATIENCE_SECONDS = 5.0
 
 
-#: One token for each call that is inside the library and may log on its own thread. To be left by
-#: inside.discard itself: a signal's exception may strike before the first line of any function.
-inside: set[object] = set()
+#: A token for each call that is inside the library and may log on its own thread, with its process.
+#: To be left by inside.pop itself: a signal's exception may strike before the first line of any
+#: function.
+inside: dict[object, tuple[int, int]] = {}
 _over = False
+_exiting = 0
 
 
 def enter(token: object) -> None:
     """Counts a call as inside, if it still may be."""
-    inside.add(token)
+    _process.enter()
+    inside[token] = _process.current()
     if _over:
-        inside.discard(token)
+        inside.pop(token, None)
         end_daemon()
         raise ClientClosedError("the interpreter is exiting")
 
 
 def end_daemon() -> None:
-    """Ends any thread but the main one when the interpreter is exiting."""
+    """Ends any thread but the one that exits when the interpreter is exiting."""
     if _is_over_for_this_thread():
         raise SystemExit
 
@@ -54,7 +56,8 @@ def stop_daemon() -> None:
 
 
 def _is_over_for_this_thread() -> bool:
-    return _over and threading.get_ident() != threading.main_thread().ident
+    # By the system's number: greenlets have identities of their own.
+    return _over and threading.get_native_id() != _exiting
 
 
 #: Clients that are there, to be closed.
@@ -85,7 +88,9 @@ def _wait_until_quiet() -> None:
     while time.monotonic() < until:
         _drop_outcomes()
         _logs.flush()
-        if not inside and not _logs.loggers.keys() - _numbers(_kept):
+        if _process.current() not in list(inside.values()) and not _logs.loggers.keys() - _numbers(
+            _kept
+        ):
             return
         time.sleep(0.002)
 
@@ -93,10 +98,12 @@ def _wait_until_quiet() -> None:
 def _at_exit() -> None:
     from ._dispatcher import finish
 
-    global _over
+    global _over, _exiting
+    _process.enter()
     try:
         finish()
     finally:
+        _exiting = threading.get_native_id()
         _over = Owned.leaks = True
         _kept.extend(clients)
         for client in _kept:
@@ -107,12 +114,11 @@ def _at_exit() -> None:
 
 
 def _in_child() -> None:
-    """The threads that were inside are the parent's."""
-    inside.clear()
+    """What the clients that are there have to say from now on."""
     _kept[:] = clients
     _logs.in_child(_numbers(_kept))
 
 
 for _ in range(2):  # a signal handler's exception may end one
     atexit.register(_at_exit)
-os.register_at_fork(after_in_child=_in_child)
+_process.in_child(_in_child)

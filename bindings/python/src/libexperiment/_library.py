@@ -87,14 +87,24 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "exp_completions_next": (c_void_p, [c_void_p]),
     "exp_completions_wait": (c_int, [c_void_p, c_uint64]),
     "exp_variants_json": (c_char_p, [c_void_p]),
+    "exp_variants_json_length": (c_size_t, [c_void_p]),
     "exp_variants_get_n": (c_void_p, [c_void_p, c_char_p, c_size_t]),
     "exp_variants_attempts": (c_uint32, [c_void_p]),
     "exp_variants_connection_reused": (c_int32, [c_void_p]),
+    "exp_variants_at": (c_void_p, [c_void_p, c_size_t]),
+    "exp_variants_count": (c_size_t, [c_void_p]),
+    "exp_variants_micros_left": (c_uint64, [c_void_p]),
     "exp_variants_phase_micros": (c_uint64, [c_void_p, c_int32]),
+    "exp_variant_flag_key": (c_void_p, [c_void_p]),
+    "exp_variant_flag_key_length": (c_size_t, [c_void_p]),
     "exp_variant_key": (c_void_p, [c_void_p]),
     "exp_variant_key_length": (c_size_t, [c_void_p]),
     "exp_variant_value": (c_void_p, [c_void_p]),
     "exp_variant_value_length": (c_size_t, [c_void_p]),
+    "exp_variant_payload_json": (c_void_p, [c_void_p]),
+    "exp_variant_payload_json_length": (c_size_t, [c_void_p]),
+    "exp_variant_metadata_json": (c_void_p, [c_void_p]),
+    "exp_variant_metadata_json_length": (c_size_t, [c_void_p]),
     "exp_error_status": (c_int, [c_void_p]),
     "exp_error_message": (c_char_p, [c_void_p]),
     "exp_error_http_status": (c_int32, [c_void_p]),
@@ -139,7 +149,23 @@ def _check_version(found: str, path: str) -> None:
         )
 
 
+def _refuse_subinterpreters() -> None:
+    """What threads and callbacks of the library need would go when such a one ends."""
+    python = ctypes.pythonapi
+    of = getattr(python, "PyInterpreterState_GetID", None)
+    if of is None:  # no CPython: it has one interpreter
+        return
+    here = python.PyInterpreterState_Get
+    here.restype, of.argtypes, of.restype = c_void_p, [c_void_p], ctypes.c_int64
+    if of(here()) != 0:
+        raise ImportError(
+            "libexperiment works in the main interpreter alone, and this is another one: set "
+            "WSGIApplicationGroup %{GLOBAL} for mod_wsgi, single-interpreter = true for uWSGI"
+        )
+
+
 def _load() -> ctypes.CDLL:
+    _refuse_subinterpreters()
     path = _path()
     try:
         library = ctypes.CDLL(path)

@@ -18,6 +18,7 @@ from ctypes import PYFUNCTYPE, c_char_p, c_int, c_uint64, py_object
 from functools import partial
 from typing import Any
 
+from . import _process
 from ._library import Finalizer, LogCallback, lib
 
 # By the number of EXP_LOG_...; index 0 is not used.
@@ -62,6 +63,8 @@ def in_child(kept: set[int]) -> None:
 
 def flush() -> None:
     """Hands over what came so far."""
+    if _queue:
+        _process.enter()
     while _queue:
         try:
             entry = _queue.popleft()

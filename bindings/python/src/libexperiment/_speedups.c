@@ -71,51 +71,105 @@ static PyObject *text(const char *utf8, size_t length) {
     return PyUnicode_DecodeUTF8(utf8, (Py_ssize_t)length, NULL);
 }
 
-/* Variant(value, None, key, None), with payload and metadata as JSON in its parts. */
-static PyObject *new_variant(PyObject *type, const exp_variant *variant) {
-    PyObject *value = text(exp_variant_value(variant), exp_variant_value_length(variant));
-    PyObject *key = text(exp_variant_key(variant), exp_variant_key_length(variant));
-    PyObject *made = NULL;
-    if (value && key) {
-        made = PyObject_CallFunctionObjArgs(type, value, Py_None, key, Py_None, NULL);
+/* What makes a Variant, had once for many of them. */
+typedef struct {
+    PyTypeObject *type;
+    newfunc new;
+    PyObject *no_arguments, *value, *key, *parts;
+    int untracked;
+} maker;
+
+/* Gives up `given`. */
+static int set(PyObject *made, PyObject *name, PyObject *given) {
+    int failed = !given || PyObject_SetAttr(made, name, given);
+    Py_XDECREF(given);
+    return failed;
+}
+
+/* [(payload, metadata)], as JSON. */
+static PyObject *new_parts(const maker *maker, const exp_variant *variant) {
+    PyObject *json = Py_BuildValue(
+        "(z#z#)", exp_variant_payload_json(variant),
+        (Py_ssize_t)exp_variant_payload_json_length(variant), exp_variant_metadata_json(variant),
+        (Py_ssize_t)exp_variant_metadata_json_length(variant));
+    PyObject *parts = json ? PyList_New(1) : NULL;
+    if (!parts) {
+        Py_XDECREF(json);
+        return NULL;
     }
-    Py_XDECREF(value);
-    Py_XDECREF(key);
-    const char *payload = exp_variant_payload_json(variant);
-    const char *metadata = exp_variant_metadata_json(variant);
-    if (made && (payload || metadata)) {
-        PyObject *parts =
-            Py_BuildValue("[(z#z#)]", payload, (Py_ssize_t)exp_variant_payload_json_length(variant),
-                          metadata, (Py_ssize_t)exp_variant_metadata_json_length(variant));
-        if (!parts || PyObject_SetAttrString(made, "_parts", parts)) {
-            Py_DECREF(made);
-            made = NULL;
-        }
-        Py_XDECREF(parts);
+    PyList_SetItem(parts, 0, json);
+    if (maker->untracked) {
+        PyObject_GC_UnTrack(json);
+        PyObject_GC_UnTrack(parts);
+    }
+    return parts;
+}
+
+/* One as __init__ leaves it, with payload and metadata as JSON in its parts.
+ *
+ * Of many, none is tracked by the garbage collector, as variant.py says. */
+static PyObject *new_variant(const maker *maker, const exp_variant *variant) {
+    PyObject *made = maker->new(maker->type, maker->no_arguments, NULL);
+    if (!made) {
+        return NULL;
+    }
+    if (maker->untracked) {
+        PyObject_GC_UnTrack(made);
+    }
+    if (set(made, maker->value,
+            text(exp_variant_value(variant), exp_variant_value_length(variant))) ||
+        set(made, maker->key, text(exp_variant_key(variant), exp_variant_key_length(variant))) ||
+        set(made, maker->parts, new_parts(maker, variant))) {
+        Py_DECREF(made);
+        return NULL;
     }
     return made;
+}
+
+/* Adds those from `start` on; a false return has raised. */
+static int add(PyObject *all, const maker *maker, const exp_variants *variants, size_t start,
+               size_t end) {
+    for (size_t i = start; i < end; i++) {
+        const exp_variant *variant = exp_variants_at(variants, i);
+        if (!variant) {
+            break;
+        }
+        PyObject *flag = text(exp_variant_flag_key(variant), exp_variant_flag_key_length(variant));
+        PyObject *made = flag ? new_variant(maker, variant) : NULL;
+        int failed = !made || PyDict_SetItem(all, flag, made);
+        Py_XDECREF(flag);
+        Py_XDECREF(made);
+        if (failed) {
+            return 0;
+        }
+    }
+    return 1;
 }
 
 static PyObject *by_flag(PyObject *module, PyObject *arguments) {
     (void)module;
     exp_variants *variants;
-    PyObject *type;
-    if (!PyArg_ParseTuple(arguments, "O&O:by_flag", to_address, &variants, &type)) {
+    maker maker = {0};
+    Py_ssize_t start, count;
+    if (!PyArg_ParseTuple(arguments, "O&Onn:by_flag", to_address, &variants, &maker.type, &start,
+                          &count)) {
         return NULL;
     }
+    maker.new = (newfunc)PyType_GetSlot(maker.type, Py_tp_new);
+    maker.untracked = exp_variants_count(variants) > (size_t)count;
+    maker.no_arguments = PyTuple_New(0);
+    maker.value = PyUnicode_InternFromString("value");
+    maker.key = PyUnicode_InternFromString("key");
+    maker.parts = PyUnicode_InternFromString("_parts");
     PyObject *all = PyDict_New();
-    size_t count = exp_variants_count(variants);
-    for (size_t i = 0; all && i < count; i++) {
-        const exp_variant *variant = exp_variants_at(variants, i);
-        PyObject *flag = text(exp_variant_flag_key(variant), exp_variant_flag_key_length(variant));
-        PyObject *made = flag ? new_variant(type, variant) : NULL;
-        if (!made || PyDict_SetItem(all, flag, made)) {
-            Py_DECREF(all);
-            all = NULL;
-        }
-        Py_XDECREF(flag);
-        Py_XDECREF(made);
+    if (!maker.new || !maker.no_arguments || !maker.value || !maker.key || !maker.parts || !all ||
+        !add(all, &maker, variants, (size_t)start, (size_t)start + (size_t)count)) {
+        Py_CLEAR(all);
     }
+    Py_XDECREF(maker.no_arguments);
+    Py_XDECREF(maker.value);
+    Py_XDECREF(maker.key);
+    Py_XDECREF(maker.parts);
     return all;
 }
 
@@ -131,7 +185,17 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+/* As _library.py does, which says what to do about it. */
+static int refuse_subinterpreters(PyObject *module) {
+    (void)module;
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        PyErr_SetString(PyExc_ImportError, "libexperiment works in the main interpreter alone");
+        return -1;
+    }
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)refuse_subinterpreters}, {0, NULL}};
 
 static PyModuleDef definition = {
     .m_base = PyModuleDef_HEAD_INIT,

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
+import time
 import weakref
 from ctypes import c_void_p
 from types import TracebackType
 from typing import Any, TypeVar
 
-from . import _exit, _logs
-from ._client import Client, new_completions, read_pending
-from ._fetch import Read
-from ._library import lib
+from . import _exit, _logs, _process
+from ._client import Client, new_completions, taken_variants
+from ._library import Owned, lib
 from .errors import FetchError
 from .options import FetchOptions
 from .user import User
-from .variant import Variant, Variants, by_flag, variants_of
+from .variant import SHARE_SECONDS, Read, Variant, Variants, by_flag, free_in_pieces, variants_of
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -27,7 +26,9 @@ class _Receiver:
     """The fetches of one event loop, which watches one descriptor for all of them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.pending: dict[int, tuple[asyncio.Future[Any], Read[Any]]] = {}
+        self.pending: dict[int, asyncio.Future[Owned]] = {}
+        # When this iteration of the loop has had its share of the making of objects.
+        self._until: float | None = None
         self.completions = new_completions()
         _exit.completions.add(self.completions)
         native = self.completions.native
@@ -44,16 +45,49 @@ class _Receiver:
     def _settle(self, pending: int) -> None:
         try:
             # Nobody waits any more for one that was canceled.
-            waiting = self.pending.pop(lib.exp_pending_user_data(pending), None)
-            if waiting is None or waiting[0].done():
+            future = self.pending.pop(lib.exp_pending_user_data(pending), None)
+            if future is None or future.done():
                 return
-            future, read = waiting
             try:
-                future.set_result(read_pending(pending, read))
+                future.set_result(taken_variants(pending))
             except Exception as error:
                 future.set_exception(error)
         finally:
             lib.exp_free(pending)
+
+    async def make(self, fetched: Owned, read: Read[T]) -> T:
+        """What is made of variants. The loop has turns between the pieces, whoever makes them."""
+        loop = asyncio.get_running_loop()
+        made: dict[str, Variant] = {}
+        pieces = read(fetched.native, made)
+        try:
+            while True:
+                while self._has_had_its_share(loop):
+                    await asyncio.sleep(0)
+                next(pieces)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        except BaseException:
+            # Late, or its task was canceled. What nobody will have is freed in pieces, too.
+            _free(made, loop)
+            raise
+
+    def _has_had_its_share(self, loop: asyncio.AbstractEventLoop) -> bool:
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + SHARE_SECONDS
+            loop.call_soon(self._begin_iteration)
+        return now > self._until
+
+    def _begin_iteration(self) -> None:
+        self._until = None
+
+
+def _free(made: dict[str, Variant], loop: asyncio.AbstractEventLoop) -> None:
+    for _ in free_in_pieces(made):
+        if not loop.is_closed():
+            loop.call_soon(_free, made, loop)
+            break
 
 
 class _Receivers:
@@ -91,7 +125,7 @@ def _in_child() -> None:
     _receivers = _Receivers()
 
 
-os.register_at_fork(after_in_child=_in_child)
+_process.in_child(_in_child)
 
 
 class AsyncRemoteEvaluationClient(Client):
@@ -154,13 +188,14 @@ class AsyncRemoteEvaluationClient(Client):
 
     async def _fetch(self, user: User | None, options: FetchOptions | None, read: Read[T]) -> T:
         loop = asyncio.get_running_loop()
+        _process.enter()
         receiver, number = _receivers.of(loop), next(_numbers)
-        future: asyncio.Future[T] = loop.create_future()
+        future: asyncio.Future[Owned] = loop.create_future()
         pending = c_void_p()
-        receiver.pending[number] = (future, read)
+        receiver.pending[number] = future
         try:
             self._submit(user, options, receiver.completions.native, number, pending)
-            return await future
+            return await receiver.make(await future, self._reading(read))
         finally:
             receiver.pending.pop(number, None)
             # Whatever ended the wait, a canceled task too; does nothing to a fetch that is over.

@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+import time
 import warnings
+from collections.abc import Generator
+from ctypes import c_void_p
 from types import TracebackType
 from typing import Callable, TypeVar
 
-from . import _dispatcher, _exit, _interrupt, _logs
-from ._client import Client, read_pending
-from ._fetch import Read, fetch
-from ._library import lib
+from . import _dispatcher, _exit, _hosts, _interrupt, _logs, _process
+from ._client import Client, new_completions, taken_variants
+from ._fetch import fetch
+from ._library import Owned, lib
 from .errors import FetchError, error_of
 from .options import FetchOptions, new_options
 from .user import User, encoded
-from .variant import Variant, Variants, by_flag, deployed, variants_of
+from .variant import (
+    Read,
+    Variant,
+    Variants,
+    at_once,
+    by_flag,
+    by_flag_deployed,
+    free_in_pieces,
+    variants_of,
+)
 
 T = TypeVar("T")
 #: callback(user, variants), or callback(user, {}, error) when the fetch failed.
 Callback = Callable[..., object]
 
 
-def _by_flag_deployed(native: int) -> dict[str, Variant]:
-    return deployed(by_flag(native))
+# Completions of greenlets that wait for none now.
+_idle: list[Owned] = []
+# Never freed: in the child a thread of the parent may stand inside of them.
+_inherited: list[Owned] = []
+
+
+def _in_child() -> None:
+    _inherited.extend(_idle)
+    _idle.clear()
+
+
+_process.in_child(_in_child)
 
 
 class RemoteEvaluationClient(Client):
@@ -79,7 +101,7 @@ class RemoteEvaluationClient(Client):
         """Deprecated: `fetch_v2` without variants that are default or not deployed."""
         warnings.warn("use fetch_v2", DeprecationWarning, stacklevel=2)
         try:
-            return self._fetch(user, fetch_options, _by_flag_deployed)
+            return self._fetch(user, fetch_options, by_flag_deployed)
         except FetchError as error:
             return self._or_empty(error)
 
@@ -91,7 +113,7 @@ class RemoteEvaluationClient(Client):
     ) -> None:
         """Deprecated: `fetch_async_v2` without variants that are default or not deployed."""
         warnings.warn("use fetch_async_v2", DeprecationWarning, stacklevel=2)
-        self._fetch_async(user, callback, fetch_options, _by_flag_deployed)
+        self._fetch_async(user, callback, fetch_options, by_flag_deployed)
 
     def close(self, timeout_millis: int = 1000) -> bool:
         """Closes the client: new fetches and those in line fail with ClientClosedError.
@@ -114,25 +136,55 @@ class RemoteEvaluationClient(Client):
         self.close()
 
     def _fetch(self, user: User | None, options: FetchOptions | None, read: Read[T]) -> T:
+        wait = _hosts.green_wait()
+        if wait is not None:
+            return self._fetch_green(user, options, read, wait)
         interruption = _interrupt.begin()
         failure = interruption.error_of if interruption else error_of
         native_options, token = None, object()
         try:
-            native_options = new_options(options, interruption and interruption.hook)
-            chosen = native_options or (interruption.options.native if interruption else None)
+            began = time.monotonic()
             json = None if user is None else encoded(user)
+            left = self._left(began, options)
+            native_options = new_options(options, interruption and interruption.hook, left)
+            chosen = native_options or (interruption.options.native if interruption else None)
+            read = self._reading(read)
             _exit.enter(token)
-            fetched = fetch(self._owned.native, json, chosen, read, failure)
+            fetched = fetch(
+                self._owned.native, json, chosen, lambda native: at_once(read, native), failure
+            )
             if interruption:
                 interruption.check()
             return fetched
         finally:
-            _exit.inside.discard(token)
+            _exit.inside.pop(token, None)
             _exit.end_daemon()
             if native_options:
                 lib.exp_free(native_options)
             if interruption:
                 _interrupt.end(interruption)
+            _logs.flush()
+
+    def _fetch_green(
+        self, user: User | None, options: FetchOptions | None, read: Read[T], wait: _hosts.Wait
+    ) -> T:
+        """Lets other greenlets run meanwhile, and ends the fetch if this one is ended."""
+        _process.enter()
+        completions = _idle.pop() if _idle else new_completions()
+        handle, found = c_void_p(), None
+        try:
+            self._submit(user, options, completions.native, 0, handle)
+            while not found:
+                wait(lib.exp_completions_fd(completions.native))
+                found = lib.exp_completions_next(completions.native)
+            _idle.append(completions)  # there is nothing in them any more
+            variants = taken_variants(found)
+            return at_once(self._reading(read), variants.native, _hosts.pause)
+        finally:
+            lib.exp_pending_cancel(handle)
+            for native in (handle, found):
+                if native:
+                    lib.exp_free(native)
             _logs.flush()
 
     def _fetch_async(
@@ -145,10 +197,13 @@ class RemoteEvaluationClient(Client):
         def start(completions: int, number: int) -> None:
             self._submit(user, options, completions, number)
 
-        def tell(pending: int) -> None:
+        def tell(pending: int) -> Generator[None, None, None]:
+            made: dict[str, Variant] = {}
             try:
-                variants = read_pending(pending, read)
+                fetched = taken_variants(pending)
+                variants = yield from self._reading(read)(fetched.native, made)
             except Exception as error:
+                yield from free_in_pieces(made)
                 if callback is not None:
                     callback(user, {}, error)
             else:

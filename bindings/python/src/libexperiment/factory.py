@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TypeVar
 
 # For what is imported late: typing.get_type_hints finds it, too, by its way over the package.
 import libexperiment
 
+from . import _process
 from ._client import Client
 from .client import RemoteEvaluationClient
 from .config import RemoteEvaluationConfig
@@ -27,12 +27,13 @@ def _in_child() -> None:
     _lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_in_child)
+_process.in_child(_in_child)
 
 
 def _one(
     known: dict[str, C], kind: type[C], api_key: str, config: RemoteEvaluationConfig | None
 ) -> C:
+    _process.enter()
     with _lock:
         client = known.get(api_key)
         if client is None or client._closed:

@@ -52,15 +52,20 @@ class FetchOptions:
         )
 
 
-def new_options(options: FetchOptions | None, hook: Any = None) -> int | None:
-    """Options as the library wants them, yours to free; None for None."""
-    if options is None:
+def new_options(
+    options: FetchOptions | None, hook: Any = None, bound_millis: int | None = None
+) -> int | None:
+    """Options as the library wants them, yours to free; None for None without a bound."""
+    if options is None and bound_millis is None:
         return None
     native: int = lib.exp_fetch_options_new()
     try:
         if hook is not None:
             lib.exp_fetch_options_set_interrupt(native, hook, None)
-        _fill(native, options)
+        if options is not None:
+            _fill(native, options)
+        if bound_millis is not None:
+            lib.exp_fetch_options_set_deadline_millis(native, bound_millis)
     except BaseException:
         lib.exp_free(native)
         raise

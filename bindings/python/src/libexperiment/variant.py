@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, Callable
+import time
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, Callable, TypeVar
 
 from ._library import lib, speedups
-from .errors import Phase, timings
+from .errors import FetchTimeoutError, Phase, Status, timings
+
+T = TypeVar("T")
 
 
 class Variant:
@@ -125,23 +128,133 @@ def deployed(variants: Mapping[str, Variant]) -> dict[str, Variant]:
     return {flag: v for flag, v in variants.items() if is_deployed(v.metadata)}
 
 
-def by_flag(native: int) -> dict[str, Variant]:
-    """The variants of a native set, which stays the caller's."""
-    if speedups:
-        return speedups.by_flag(native, Variant)
-    # The whole set as one JSON: a call for each field would take longer than parsing it here.
-    objects = _parsed(lib.exp_variants_json(native).decode())
-    return {flag: _variant(native, flag, fields) for flag, fields in objects.items()}
+#: As many as are made before somebody looks at the clock: less than a millisecond's work.
+PIECE = 256 if speedups else 64
+# What is larger is not read as one JSON.
+_FEW, _SHORT = 256, 65536
+
+#: Makes something of a native set of variants, which stays the caller's. It yields between pieces,
+#: where others may have a turn, and returns it at last. It raises when the fetch's time is over.
+#: What it has made goes into the dict, so that whoever ends it before can free that in pieces, too.
+Read = Callable[[int, dict[str, Variant]], Generator[None, None, T]]
 
 
-def variants_of(native: int) -> Variants:
-    """The same with what is known of the fetch."""
+#: What one reading may keep a loop or a thread for on which others are served, too.
+SHARE_SECONDS = 0.002
+
+
+def at_once(read: Read[T], native: int, pause: Callable[[], object] | None = None) -> T:
+    """What it makes. Between the pieces Python runs signal handlers and other threads.
+
+    :param pause: called after each share of the time
+    """
+    until = pause and time.monotonic() + SHARE_SECONDS
+    made: dict[str, Variant] = {}
+    pieces = read(native, made)
+    try:
+        while True:
+            next(pieces)
+            if pause and until and time.monotonic() > until:
+                pause()
+                until = time.monotonic() + SHARE_SECONDS
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    except FetchTimeoutError:
+        made.clear()  # which the error's frames have, too
+        raise
+
+
+def free_in_pieces(made: dict[str, Variant]) -> Iterator[None]:
+    """It is freed when this is at its end."""
+    while made:
+        for _ in range(min(len(made), 4 * PIECE)):
+            made.popitem()
+        yield
+
+
+def by_flag(
+    native: int,
+    made: dict[str, Variant],
+    choose: Callable[[dict[str, Variant]], dict[str, Variant]] | None = None,
+) -> Generator[None, None, dict[str, Variant]]:
+    """The variants by flag: all, or those of each piece that are chosen."""
+    start, count = 0, lib.exp_variants_count(native)
+    while True:
+        piece = _piece(native, start, count)
+        start += len(piece)
+        made.update(choose(piece) if choose else piece)
+        if start >= count:
+            return made
+        _check_time(native, made)
+        yield
+
+
+def by_flag_deployed(
+    native: int, made: dict[str, Variant]
+) -> Generator[None, None, dict[str, Variant]]:
+    """Those that are deployed and not the default of their flag."""
+    return by_flag(native, made, deployed)
+
+
+def variants_of(native: int, made: dict[str, Variant]) -> Generator[None, None, Variants]:
+    """All, with what is known of the fetch."""
+    yield from by_flag(native, made)
     return Variants(
-        by_flag(native),
+        made,
         lib.exp_variants_attempts(native),
         timings(lib.exp_variants_phase_micros, native),
         bool(lib.exp_variants_connection_reused(native)),
     )
+
+
+def _check_time(native: int, made: dict[str, Variant]) -> None:
+    """Ends it in time to free what was made, which takes about an eighth of a microsecond each."""
+    if lib.exp_variants_micros_left(native) > len(made) // 8:
+        return
+    error = FetchTimeoutError(
+        "the answer came, but making its objects took longer than the timeout allows",
+        Status.TIMEOUT,
+    )
+    error.retryable = True
+    error.phase = Phase.BODY
+    error.attempts = lib.exp_variants_attempts(native)
+    error.timings = timings(lib.exp_variants_phase_micros, native)
+    error.connection_reused = bool(lib.exp_variants_connection_reused(native))
+    raise error
+
+
+# Of a hundred thousand objects made at once, the garbage collector looks through all again and
+# again, for a tenth of a second each time, in which every thread stands still. These hold nothing
+# but texts: there is nothing to find. If a program puts a variant of so large a set into its own
+# payload, that circle is never freed.
+_untrack = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("PyObject_GC_UnTrack", ctypes.pythonapi))
+
+
+def _piece(native: int, start: int, count: int) -> dict[str, Variant]:
+    if speedups:
+        return speedups.by_flag(native, Variant, start, PIECE)
+    if count <= _FEW and lib.exp_variants_json_length(native) <= _SHORT:
+        # As one JSON: a call for each field takes longer than parsing it here.
+        objects = _parsed(lib.exp_variants_json(native).decode())
+        return {flag: _variant(native, flag, fields) for flag, fields in objects.items()}
+    return dict(
+        _variant_at(lib.exp_variants_at(native, i)) for i in range(start, min(start + PIECE, count))
+    )
+
+
+def _variant_at(variant: int) -> tuple[str, Variant]:
+    def text(field: str) -> str | None:
+        address = getattr(lib, f"exp_variant_{field}")(variant)
+        if address is None:
+            return None
+        length = getattr(lib, f"exp_variant_{field}_length")(variant)
+        return ctypes.string_at(address, length).decode()
+
+    made = Variant(text("value"), None, text("key"))
+    made._parts = [(text("payload_json"), text("metadata_json"))]
+    for one in (made, made._parts, made._parts[0]):
+        _untrack(one)
+    return text("flag_key") or "", made
 
 
 def _variant(native: int, flag: str, fields: dict[str, Any]) -> Variant:
