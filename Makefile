@@ -31,7 +31,7 @@ export CC
 endif
 
 .NOTPARALLEL:
-.PHONY: help toolchain build demo test faults races memory fuzz soak sim check lint fmt header msrv older-system install
+.PHONY: help toolchain build demo test faults races memory fuzz soak sim check lint fmt header msrv older-system fresh-system install
 .PHONY: clean test-rust test-simulation test-library test-examples test-conformance test-bindings
 .PHONY: test-faults test-fuzz test-soak mock-service tools incident test-incident test-accuracy
 .PHONY: bench-sdks bench-crowd bench-calls bench-accuracy bench-peers
@@ -41,18 +41,22 @@ help: ## lists these targets
 	@sed -nE 's/^([a-z][a-z -]*):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
 
 toolchain: ## looks for every tool that is needed; as root installs those that Debian has
-	@packaging/toolchain --install
+	@packaging/toolchain --install test
 
 tools:
-	@packaging/toolchain --build
+	@packaging/toolchain build
+
+# What a part of it needs, where `make test` has not seen to all of it.
+needs-%:
+	@$(if $(filter test,$(MAKECMDGOALS)),:,packaging/toolchain --install $*)
 
 build: tools ## the library, shared and static, and its pkg-config file, in build/
 	@packaging/build-library
 
-demo: build mock-service ## fetches for two users from a mock of the service, then from one that stalls
+demo: needs-demo-c build mock-service ## fetches for two users from a mock of the service, then from one that stalls
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh c
 
-demo-cpp demo-go demo-python demo-ruby: demo-%: build mock-service ## the same in that language
+demo-cpp demo-go demo-python demo-ruby: demo-%: needs-demo-% build mock-service ## the same in that language
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh $*
 
 test: toolchain lint build test-rust test-simulation test-library test-examples test-conformance test-bindings test-faults test-fuzz test-incident test-accuracy test-speed ## everything that can be tested
@@ -85,7 +89,7 @@ test-conformance: build mock-service
 test-bindings: test-cpp test-go test-python test-ruby
 
 # Formatting, lints, tests and the cases of tests/conformance, by the tools of that language.
-test-cpp test-go test-python test-ruby: test-%: build mock-service ## the binding of that language
+test-cpp test-go test-python test-ruby: test-%: needs-test-% build mock-service ## the binding of that language
 	@MOCK_SERVICE=$(MOCK_SERVICE) bindings/$*/test
 
 # Whatever goes wrong, in five ways of fetching: tests/faults.
@@ -129,13 +133,13 @@ test-accuracy: build
 bench-peers: build ## size, start and idle cost beside other clients with a native core
 	@benches/peers/run
 
-races: mock-service ## the tests of asynchronous fetches under ThreadSanitizer; slow
+races: needs-sanitizers mock-service ## the tests of asynchronous fetches under ThreadSanitizer; slow
 	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-sanitizer thread
 
-memory: mock-service ## the tests in C under AddressSanitizer, for leaks and undefined behaviour too; slow
+memory: needs-sanitizers mock-service ## the tests in C under AddressSanitizer, for leaks and undefined behaviour too; slow
 	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/check-sanitizer address
 
-fuzz: ## each target of fuzz/ for FUZZ_SECONDS (60)
+fuzz: needs-sanitizers ## each target of fuzz/ for FUZZ_SECONDS (60)
 	@packaging/fuzz $${FUZZ_SECONDS:-60}
 
 # The corpus of each target, and five seconds more, the same each time.
@@ -152,7 +156,7 @@ test-soak:
 mock-service:
 	@$(CARGO) build --locked --quiet --package mock-service
 
-check: build lint ## the quick part: build, unit tests, lints, the header as it should be
+check: needs-check build lint ## the quick part: build, unit tests, lints, the header as it should be
 	$(CARGO) test --locked --lib
 	@packaging/check-library
 
@@ -171,8 +175,11 @@ header: ## makes include/experiment.h and packaging/symbols.txt anew, from src/f
 	EXPERIMENT_HEADER_FROZEN=0 $(CARGO) check --locked --lib
 	git diff --stat -- include packaging/symbols.txt
 
-older-system: build mock-service ## runs the tests in C, and Python, on a Debian with glibc 2.31; as root
+older-system: needs-systems build mock-service ## runs the tests in C, and Python, on a Debian with glibc 2.31; as root
 	@MOCK_SERVICE=$(MOCK_SERVICE) packaging/older-system
+
+fresh-system: needs-systems ## makes demo and test on a new Debian 12 that has Rust, Go and make; as root, an hour
+	@packaging/fresh-system
 
 msrv: ## runs the tests with the oldest Rust that Cargo.toml names; rustup must have it
 	packaging/msrv

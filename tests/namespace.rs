@@ -1,13 +1,12 @@
 //! What only a network of one's own can show: packets that vanish on their way, and a name server
 //! that never answers the C library's own lookup.
 //!
-//! The test runs itself again in namespaces of its own (unshare(1), which needs no privilege where
-//! user namespaces are allowed). Where they are not, it fails: it would prove nothing.
+//! The test runs itself again in namespaces of its own. Where they are not allowed it fails: it would
+//! prove nothing.
 
 mod support;
 
 use std::net::{Ipv4Addr, UdpSocket};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,7 +18,7 @@ use experiment::model::User;
 use experiment::options::FetchOptions;
 use experiment::timings::Phase;
 use mock_service::{MockService, Script};
-use support::{bounded, client, fetch, named_url, on_time};
+use support::{bounded, client, fetch, named_url, namespaces, on_time};
 
 const BOUND: Duration = Duration::from_millis(200);
 const INSIDE: &str = "EXP_TEST_INSIDE";
@@ -35,15 +34,11 @@ fn the_network() {
         packets_that_vanish();
         return a_name_server_that_does_not_answer();
     }
-    let probe = Command::new("unshare").args(["-Urnm", "ip", "link"]).output();
-    assert!(
-        probe.is_ok_and(|output| output.status.success()),
-        "`unshare -Urnm ip link` fails: install iproute2, and allow user namespaces or be root"
-    );
+    let mut unshare = namespaces::unshare().unwrap_or_else(|refused| panic!("{refused}"));
     let resolv = std::env::temp_dir().join(format!("exp-resolv-{}", std::process::id()));
     std::fs::write(&resolv, "nameserver 127.0.0.1\noptions timeout:30 attempts:1\n").unwrap();
-    let output = Command::new("unshare")
-        .args(["-Urnm", "sh", "-c", SET_UP])
+    let output = unshare
+        .args(["sh", "-c", SET_UP])
         .arg(std::env::current_exe().unwrap())
         .env(INSIDE, "1")
         .env("EXP_TEST_RESOLV", &resolv)

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use crate::support::namespaces;
+
 const INSIDE: &str = "FAULTS_INSIDE";
 
 /// What is in none of the sets passes. Elements are added and taken away by the faults.
@@ -33,7 +35,9 @@ table inet faults {
 }";
 
 /// Sockets hold little here, so that a server which does not read is felt by a request of a megabyte.
+/// In a container the kernel's settings may only be read until they are mounted anew.
 const SET_UP: &str = "ip link set lo up && \
+    { test -w /proc/sys/net/ipv4/tcp_rmem || mount -o remount,bind,rw /proc/sys; } && \
     echo 4096 65536 131072 >/proc/sys/net/ipv4/tcp_rmem && \
     echo 4096 65536 131072 >/proc/sys/net/ipv4/tcp_wmem && \
     mount --bind \"$FAULTS_RESOLV\" /etc/resolv.conf && \
@@ -46,13 +50,17 @@ pub fn is_inside() -> bool {
 /// Runs this program again in namespaces of its own. Where they are not allowed it fails: it would
 /// prove nothing.
 pub fn enter() -> ExitCode {
+    let mut unshare = match namespaces::unshare() {
+        Ok(unshare) => unshare,
+        Err(refused) => {
+            eprintln!("{refused}");
+            return ExitCode::FAILURE;
+        }
+    };
     let resolv = std::env::temp_dir().join(format!("exp-faults-resolv-{}", std::process::id()));
     std::fs::write(&resolv, "nameserver 127.0.0.1\noptions timeout:30 attempts:1\n").unwrap();
-    // Root's processes have no limit on their number within a user namespace either.
-    // SAFETY: takes no memory.
-    let flags = if unsafe { libc::geteuid() } == 0 { "-nm" } else { "-Urnm" };
-    let status = Command::new("unshare")
-        .args([flags, "sh", "-c", SET_UP])
+    let status = unshare
+        .args(["sh", "-c", SET_UP])
         .arg(std::env::current_exe().expect("this program is a file"))
         .args(std::env::args_os().skip(1))
         .env(INSIDE, "1")

@@ -1,6 +1,7 @@
 //! What the tests of the transport share. Each test binary uses a part of it.
 #![allow(dead_code)]
 
+pub mod namespaces;
 pub mod net;
 pub mod proxy;
 pub mod stall;
