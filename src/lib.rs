@@ -14,7 +14,7 @@
 //! | [`dispatch`] | what waits for what, threads and asynchronous fetches alike, as a state machine |
 //! | [`fetch`] | one fetch as a state machine: what comes next |
 //! | [`pool`] | whose turn it is, as a state machine |
-//! | [`transport`] | one exchange over one connection; the only room that knows ureq |
+//! | [`transport`] | one exchange over one connection: HTTP/1.1, TLS, proxies, names |
 //! | [`retry`], [`schedule`] | whether another attempt is worth it, and the arithmetic of time |
 //! | [`model`] | users and variants |
 //! | [`config`], [`options`], [`error`], [`timings`] | what is asked for, and what is told |
