@@ -685,7 +685,8 @@ EXP_API exp_status exp_fetch_options_set_cancel(exp_fetch_options *options, exp_
 
 /**
  * A hook for hosts whose thread sits inside the call; NULL takes it off again. It is asked on
- * that thread, every 50 ms while the fetch waits and whenever a signal interrupts it. user_data
+ * that thread, every 50 ms while the fetch waits, and whenever a signal interrupts its wait for the
+ * network. user_data
  * remains the caller's, and must live as long as fetches with these options run. Setter. EXP_OK,
  * EXP_ERR_INVALID_ARGUMENT.
  */
@@ -771,7 +772,8 @@ exp_status exp_client_metrics(exp_client *client,
  * returns EXP_OK, else never; on a thread of the library, never on this one (started in a
  * callback: not before that has returned, then maybe on its thread); never before *pending_out is
  * written, maybe before this returns to your code. At most one more callback runs at once than the
- * pool has connections. One that blocks delays others, never their status.
+ * pool has connections. One that blocks delays others; their status changes only where as many block
+ * at once as the pool has connections.
  * `user`, `options` and NULL as for exp_fetch_v2; an interrupt hook is not asked. `callback` must
  * not be NULL. `pending_out` may be NULL; else the caller owns *pending_out, to cancel the fetch
  * or to wait for it. Anytime, with user and options read like a Getter. EXP_OK,
@@ -818,7 +820,7 @@ EXP_API exp_status exp_pending_wait(exp_pending *pending, uint64_t timeout_milli
 
 /**
  * Takes what a fetch came to, once it was found in its completions: the status, and on EXP_OK a
- * set of yours. Can be taken once. `variants_out` must not be NULL. Anytime; returns at once. The
+ * set, which the caller owns. Can be taken once. `variants_out` must not be NULL. Anytime. The
  * fetch's own status; EXP_ERR_INVALID_ARGUMENT if it is not over, or was taken or told already;
  * EXP_ERR_CANCELED in a process forked after the fetch was started.
  */

@@ -155,7 +155,8 @@ pub unsafe extern "C" fn exp_fetch_options_set_cancel(
 }
 
 /// A hook for hosts whose thread sits inside the call; NULL takes it off again. It is asked on
-/// that thread, every 50 ms while the fetch waits and whenever a signal interrupts it. user_data
+/// that thread, every 50 ms while the fetch waits, and whenever a signal interrupts its wait for the
+/// network. user_data
 /// remains the caller's, and must live as long as fetches with these options run. Setter. EXP_OK,
 /// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]

@@ -51,7 +51,8 @@ pub type exp_fetch_callback = Option<
 /// returns EXP_OK, else never; on a thread of the library, never on this one (started in a
 /// callback: not before that has returned, then maybe on its thread); never before *pending_out is
 /// written, maybe before this returns to your code. At most one more callback runs at once than the
-/// pool has connections. One that blocks delays others, never their status.
+/// pool has connections. One that blocks delays others; their status changes only where as many block
+/// at once as the pool has connections.
 /// `user`, `options` and NULL as for exp_fetch_v2; an interrupt hook is not asked. `callback` must
 /// not be NULL. `pending_out` may be NULL; else the caller owns *pending_out, to cancel the fetch
 /// or to wait for it. Anytime, with user and options read like a Getter. EXP_OK,
@@ -146,7 +147,7 @@ pub unsafe extern "C" fn exp_pending_wait(
 }
 
 /// Takes what a fetch came to, once it was found in its completions: the status, and on EXP_OK a
-/// set of yours. Can be taken once. `variants_out` must not be NULL. Anytime; returns at once. The
+/// set, which the caller owns. Can be taken once. `variants_out` must not be NULL. Anytime. The
 /// fetch's own status; EXP_ERR_INVALID_ARGUMENT if it is not over, or was taken or told already;
 /// EXP_ERR_CANCELED in a process forked after the fetch was started.
 #[unsafe(no_mangle)]
