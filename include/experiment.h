@@ -2,11 +2,11 @@
  * libexperiment: variants from Amplitude Experiment, each fetch back within the time you set.
  * Needs C99 or C++11. This file is generated from src/ffi; edit there.
  *
- * OWNERSHIP. What a function hands out as ..._new, ..._retain or through an ..._out parameter is
- * yours, and exp_free(object) gives it up, whatever it is; exp_free(NULL) does nothing. Everything
- * else that comes back is borrowed: exp_variant, every `const char *`, and the `const exp_error *`
- * of ..._error(object). It lives as long as the object it came from, and is not freed. Using or
- * freeing what was freed is undefined, as with free(). A live object of the wrong kind is
+ * OWNERSHIP. The caller owns what a function hands out as ..._new, ..._retain or through an ..._out
+ * parameter, and gives it up with exp_free(object), whatever it is; exp_free(NULL) is ignored.
+ * Everything else that comes back is borrowed: exp_variant, every `const char *`, and the `const
+ * exp_error *` of ..._error(object). It lives as long as the object it came from, and is not freed.
+ * Using or freeing what was freed is undefined, as with free(). A live object of the wrong kind is
  * recognised: a function with a status returns EXP_ERR_INVALID_ARGUMENT, a getter what stands for
  * nothing (0, NULL, -1 or the fallback), exp_free ignores it. What you pass in is copied before the
  * call returns, except user_data.
@@ -24,37 +24,32 @@
  * may begin with it afterwards.
  *
  * ERRORS. EXP_OK is 0. Where a function ends in `exp_error **error_out` (may be NULL) a failure
- * comes with an error of yours. Outs are written on every return: on failure the object is NULL,
- * on success the error is. EXP_ERR_INTERNAL, a defect caught in the library, is possible everywhere
- * and not repeated below; nothing unwinds into your code. In every accessor a NULL exp_variants is
- * the empty set, and a NULL exp_error is no error.
+ * comes with an error, which the caller owns. Outs are written on every return: on failure the
+ * object is NULL, on success the error is. EXP_ERR_INTERNAL, a defect caught in the library, is
+ * possible everywhere and not repeated below; nothing unwinds into your code. In every accessor a
+ * NULL exp_variants is the empty set, and a NULL exp_error is no error.
  *
  * TEXT goes in as NUL-terminated UTF-8; each function that takes some has a twin ..._n that takes
  * pointer and length. A NULL pointer, there with length 0, is no text. It comes out NUL-terminated;
  * where it may hold NULs of its own there is a twin ..._length. What is absent or null is NULL.
  *
- * CALLBACKS get your user_data back untouched, first, possibly on other threads than yours: it must
- * stand that. They may call any function of the library, which holds no lock that the call would wait
- * for, but must return: leaving by a C++ exception or longjmp is undefined.
- *
- * STACK. A call takes up to 96 KiB of the stack of its thread: give a thread that fetches 128 KiB or more.
- *
- * CANCELLATION. A thread that is canceled (pthread_cancel) inside a call returns from it first, callbacks
- * included; then the cancellation acts at your next cancellation point. Use no asynchronous cancelability
- * (PTHREAD_CANCEL_ASYNCHRONOUS) around calls.
- *
- * SIGNALS. In a signal handler only exp_cancel_fire may be called. It works there whatever the handler
- * interrupts, a call of this library included. The library's own threads block every signal.
+ * CALLBACKS get your user_data as their first argument, unchanged, possibly on a thread of the
+ * library: it must be safe to use there. A callback may call any function of the library (no lock is
+ * held that it could wait for) and must return normally: leaving by a C++ exception or longjmp is
+ * undefined. In a signal handler only exp_cancel_fire may be called, whatever the handler
+ * interrupts; the library's own threads block every signal. A thread that is canceled
+ * (pthread_cancel) in a call or in a callback returns from the call first; never make it
+ * asynchronously cancelable. A call takes up to 96 KiB of stack: give threads that fetch 128 KiB or
+ * more.
  *
  * FORK. After fork(2) a client works on in the parent, which notices nothing, and in the child, where
  * it begins anew, without connections. Asynchronous fetches stay the parent's: in the child an
  * inherited exp_pending is EXP_ERR_CANCELED, inherited completions are empty for good, and no callback
- * runs. A callback that forks must not return in the child, but for an interrupt hook: there its fetch
- * comes back with EXP_ERR_CANCELED. What an inherited client holds is never
- * freed there, so that the finalizer of its log callback does not run. Other objects work on in the
- * child too, unless another thread was inside a call with them at the fork. Looking up a name can hang
- * in a child that was forked while another thread looked one up, by a lock of the system's; the fetch
- * still ends in time.
+ * runs. A callback that forks must not return in the child, but for an interrupt hook: there its
+ * fetch ends with EXP_ERR_CANCELED. What an inherited client holds is never freed there, so that the
+ * finalizer of its log callback does not run. Other objects work on in the child too, unless another
+ * thread was inside a call with them at the fork. Looking up a name can hang in a child that was
+ * forked while another thread looked one up, by a lock of the system's; the fetch still ends in time.
  *
  * UNLOADING. The shared library is linked with `-z nodelete`: dlclose leaves it in place. Link a
  * module that holds the static library in the same way.
@@ -103,7 +98,7 @@ typedef enum {
     EXP_OK = 0,
     /** An argument or a setting is not what it must be; the message names it. Final. */
     EXP_ERR_INVALID_ARGUMENT = 1,
-    /** Time was over: waiting for a connection or for the answer. The message tells which. */
+    /** A time limit expired: waiting for a connection or for the answer. The message tells which. */
     EXP_ERR_TIMEOUT = 2,
     /** The connection could not be made, or ended. */
     EXP_ERR_NETWORK = 3,
@@ -111,7 +106,7 @@ typedef enum {
     EXP_ERR_TLS = 4,
     /** The service answered with another status than 200: exp_error_http_status. */
     EXP_ERR_HTTP_STATUS = 5,
-    /** The answer is no usable HTTP or JSON. */
+    /** The answer is not valid HTTP or JSON. */
     EXP_ERR_INVALID_RESPONSE = 6,
     /** You ended it, by an exp_cancel or an interrupt hook. Final. */
     EXP_ERR_CANCELED = 7,
@@ -260,12 +255,15 @@ EXP_API const char *exp_version(void);
 EXP_API uint32_t exp_version_number(void);
 
 /**
- * The name of a status, like "EXP_ERR_TIMEOUT"; "EXP_ERR_UNKNOWN" for a number that is none.
+ * The name of a status, like "EXP_ERR_TIMEOUT"; "EXP_ERR_UNKNOWN" for an unknown number.
  * Static, never NULL. Anytime.
  */
 EXP_API const char *exp_status_name(int32_t status);
 
-/** Settings of yours, all at their defaults. NULL only after a defect. Anytime. */
+/**
+ * Creates settings with their default values; the caller owns them. NULL only after a defect.
+ * Anytime.
+ */
 EXP_API exp_config *exp_config_new(void);
 
 /**
@@ -371,8 +369,8 @@ EXP_API exp_status exp_config_set_fetch_deadline_millis(exp_config *config, uint
 EXP_API exp_status exp_config_set_connection_pool_max_size(exp_config *config, uint32_t size);
 
 /**
- * How long an unused connection may be used again: 0 (never) to 86400000; 30000 by default. One that
- * is older is closed when the client is next used.
+ * How long an unused connection may be used again: 0 (never) to 86400000; 30000 by default. One
+ * that is older is closed when the client is next used.
  * Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
@@ -409,12 +407,10 @@ EXP_API exp_status exp_config_set_ca_file(exp_config *config, const char *ca_fil
 EXP_API exp_status exp_config_set_ca_file_n(exp_config *config, const char *ca_file, size_t length);
 
 /**
- * The proxy to go through: http(s)://[user:password@]host[:port]. Wins over the environment. Setter.
- * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * The proxy to go through: http(s)://[user:password@]host[:port]. Wins over the environment.
+ * Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
-EXP_API
-exp_status exp_config_set_proxy_url(exp_config *config,
-                                    const char *proxy_url);
+EXP_API exp_status exp_config_set_proxy_url(exp_config *config, const char *proxy_url);
 
 /** The same, with the text's length. */
 EXP_API
@@ -429,8 +425,8 @@ exp_status exp_config_set_proxy_url_n(exp_config *config,
 EXP_API exp_status exp_config_set_use_environment_proxy(exp_config *config, int32_t on);
 
 /**
- * What the service is told to be asked by, as name/version; libexperiment/ and its version by
- * default. Setter.
+ * The library name and version reported to the service, as name/version; libexperiment/ and its
+ * version by default. Setter.
  * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_library(exp_config *config, const char *library);
@@ -445,13 +441,13 @@ EXP_API exp_status exp_config_set_library_n(exp_config *config, const char *libr
 EXP_API exp_status exp_config_set_debug(exp_config *config, int32_t on);
 
 /**
- * Who takes log lines up to a level (EXP_LOG_...), in place of who did before; NULL, with any
- * level, for nobody.
+ * Sets the callback for log lines up to max_level (EXP_LOG_...), replacing any earlier one; NULL,
+ * with any level, for none.
  * Without a callback nothing is written anywhere.
  * On EXP_OK user_data belongs to the library, which calls `finalizer`, if there is one, exactly
  * once: when the settings, all clients created from them and the calls inside those are gone, or
  * the callback was replaced in all of them; at once if `callback` is NULL. It is called on the
- * thread on which that happens. On any other status user_data stays yours.
+ * thread on which that happens. On any other status user_data remains the caller's.
  * Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
@@ -461,13 +457,13 @@ exp_status exp_config_set_log_callback(exp_config *config,
                                        exp_finalizer finalizer,
                                        int32_t max_level);
 
-/** A user of yours of whom nothing is known. NULL only after a defect. Anytime. */
+/** Creates a user of whom nothing is known; the caller owns it. NULL only after a defect. Anytime. */
 EXP_API exp_user *exp_user_new(void);
 
 /**
- * A user of yours from a JSON object, as the service reads it; fields that this library does not
- * know are kept, null ones left out. `user_out` must not be NULL. Anytime; takes time with the
- * length. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Creates a user from a JSON object, as the service reads it; the caller owns it. Fields that this
+ * library does not know are kept, null ones left out. `user_out` must not be NULL. Anytime; takes
+ * time with the length. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_user_from_json(const char *json, exp_user **user_out, exp_error **error_out);
 
@@ -580,8 +576,8 @@ EXP_API exp_status exp_user_set_carrier(exp_user *user, const char *carrier);
 EXP_API exp_status exp_user_set_carrier_n(exp_user *user, const char *carrier, size_t length);
 
 /**
- * What the service is told to be asked by; NULL for the client's own setting. Setter. EXP_OK,
- * EXP_ERR_INVALID_ARGUMENT.
+ * The library name and version reported to the service; NULL for the client's own setting. Setter.
+ * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_user_set_library(exp_user *user, const char *library);
 
@@ -633,7 +629,10 @@ exp_status exp_user_set_field_json_n(exp_user *user,
                                      const char *json,
                                      size_t json_length);
 
-/** Options of yours in which nothing is chosen. NULL only after a defect. Anytime. */
+/**
+ * Creates options in which nothing is chosen; the caller owns them. NULL only after a defect.
+ * Anytime.
+ */
 EXP_API exp_fetch_options *exp_fetch_options_new(void);
 
 /**
@@ -680,14 +679,15 @@ exp_status exp_fetch_options_set_deadline_millis(exp_fetch_options *options,
 
 /**
  * A switch that ends the fetch; NULL takes it off again. The options hold a reference of their
- * own: `cancel` stays yours. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * own: the caller still owns `cancel`. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_fetch_options_set_cancel(exp_fetch_options *options, exp_cancel *cancel);
 
 /**
  * A hook for hosts whose thread sits inside the call; NULL takes it off again. It is asked on
- * that thread, every 50 ms while the fetch waits and whenever a signal interrupts it. user_data
- * stays yours, and must live as long as fetches with these options run. Setter. EXP_OK,
+ * that thread, every 50 ms while the fetch waits, and whenever a signal interrupts its wait for the
+ * network. user_data
+ * remains the caller's, and must live as long as fetches with these options run. Setter. EXP_OK,
  * EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
@@ -695,22 +695,22 @@ exp_status exp_fetch_options_set_interrupt(exp_fetch_options *options,
                                            exp_interrupt_hook interrupted,
                                            void *user_data);
 
-/** A switch of yours, not fired. NULL only after a defect. Anytime. */
+/** Creates a switch that has not fired; the caller owns it. NULL only after a defect. Anytime. */
 EXP_API exp_cancel *exp_cancel_new(void);
 
 /**
  * Ends every fetch that carries the switch, with EXP_ERR_CANCELED; it stays fired. NULL is
- * ignored. Anytime; does not wait for the fetches to end. The only function that may be called in a
- * signal handler, also one that interrupts a call of this library: it is async-signal-safe, and
+ * ignored. Anytime; does not wait for the fetches to end. The only function that may be called in
+ * a signal handler, also one that interrupts a call of this library: it is async-signal-safe, and
  * leaves errno as it was.
  */
 EXP_API void exp_cancel_fire(exp_cancel *cancel);
 
 /**
- * A client of yours for a server deployment key. `config` may be NULL for the defaults, and is
- * copied; a value that it refused before fails the call. `client_out` must not be NULL. Reads the
- * environment and the ca_file if they are wanted; opens no connection and starts no thread.
- * Anytime, with the settings read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Creates a client for a server deployment key; the caller owns it. `config` may be NULL for the
+ * defaults, and is copied; a value that it refused before fails the call. `client_out` must not be
+ * NULL. Reads the environment and the ca_file if they are wanted; opens no connection and starts
+ * no thread. Anytime, with the settings read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
 exp_status exp_client_new(const char *api_key,
@@ -729,10 +729,10 @@ exp_status exp_client_new_n(const char *api_key,
 /**
  * Fetches the variants of a user, on this thread.
  * `user` may be NULL for one of whom nothing is known, `options` for none; a value that one of
- * them refused before fails the call. On EXP_OK *variants_out is a set of yours, maybe an empty
- * one. `variants_out` must not be NULL. A request whose kept connection had ended may be sent,
- * and so evaluated, twice; with tracks_exposure only if nothing of it had been sent before.
- * Anytime, with user and options read like a Getter. Blocks no longer than
+ * them refused before fails the call. On EXP_OK *variants_out is a set, maybe an empty one,
+ * which the caller owns. `variants_out` must not be NULL. A request whose kept connection had
+ * ended may be sent, and so evaluated, twice; with tracks_exposure only if nothing of it had been
+ * sent before. Anytime, with user and options read like a Getter. Blocks no longer than
  * exp_config_worst_case_millis tells for the client's settings, or than the deadline of the
  * options. EXP_OK and every status but EXP_ERR_QUEUE_FULL.
  */
@@ -746,20 +746,18 @@ exp_status exp_fetch_v2(exp_client *client,
 /**
  * Closes the client: new fetches are refused and those in line end, both with EXP_ERR_CLOSED;
  * those that run are waited for. When the time is over they are cut off, also with EXP_ERR_CLOSED,
- * and this returns EXP_ERR_TIMEOUT: call it again to wait until they are back. On EXP_OK the client's
- * threads are gone; when nothing runs any more they have 100 ms beyond the time for it, which a
- * destructor of a thread-local of yours may exceed (EXP_ERR_TIMEOUT). 0 to 86400000, or EXP_NO_LIMIT.
- * You still own the client.
+ * and this returns EXP_ERR_TIMEOUT: call it again to wait until they are back. On EXP_OK the
+ * client's threads are gone; when nothing runs any more they have 100 ms beyond the time for it,
+ * which a destructor of a thread-local of yours may exceed (EXP_ERR_TIMEOUT). 0 to 86400000, or
+ * EXP_NO_LIMIT. You still own the client.
  * Called from a callback of a fetch with this client, it begins to close, does not wait, and
  * returns EXP_ERR_TIMEOUT. Anytime. EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT.
  */
-EXP_API
-exp_status exp_client_close(exp_client *client,
-                            uint64_t timeout_millis);
+EXP_API exp_status exp_client_close(exp_client *client, uint64_t timeout_millis);
 
 /**
- * What the client has counted so far, as a text of yours: EXP_METRICS_JSON or
- * EXP_METRICS_OPENMETRICS. `text_out` must not be NULL. Anytime; returns at once. EXP_OK,
+ * Writes what the client has counted so far, as EXP_METRICS_JSON or EXP_METRICS_OPENMETRICS; the
+ * caller owns the text. `text_out` must not be NULL. Anytime; waits for nothing. EXP_OK,
  * EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
@@ -771,14 +769,15 @@ exp_status exp_client_metrics(exp_client *client,
 /**
  * Starts to fetch the variants of a user, and returns at once. What it came to is told to
  * `callback`, with the same status, message and detail as exp_fetch_v2 has: exactly once if this
- * returns EXP_OK, else never; on a thread of the library, never on this one (started in a callback:
- * not before that has returned, then maybe on its thread); never before *pending_out is written,
- * maybe before this returns to your code. At most one more callback runs at once than the pool has
- * connections. One that blocks delays others, never their status.
+ * returns EXP_OK, else never; on a thread of the library, never on this one (started in a
+ * callback: not before that has returned, then maybe on its thread); never before *pending_out is
+ * written, maybe before this returns to your code. At most one more callback runs at once than the
+ * pool has connections. One that blocks delays others; their status changes only where as many block
+ * at once as the pool has connections.
  * `user`, `options` and NULL as for exp_fetch_v2; an interrupt hook is not asked. `callback` must
- * not be NULL. `pending_out` may be NULL; else *pending_out is yours, to cancel with or to wait.
- * Anytime, with user and options read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT,
- * EXP_ERR_CLOSED, EXP_ERR_QUEUE_FULL.
+ * not be NULL. `pending_out` may be NULL; else the caller owns *pending_out, to cancel the fetch
+ * or to wait for it. Anytime, with user and options read like a Getter. EXP_OK,
+ * EXP_ERR_INVALID_ARGUMENT, EXP_ERR_CLOSED, EXP_ERR_QUEUE_FULL.
  */
 EXP_API
 exp_status exp_fetch_v2_async(exp_client *client,
@@ -806,23 +805,24 @@ exp_status exp_fetch_v2_submit(exp_client *client,
 /**
  * Ends the fetch with EXP_ERR_CANCELED, wherever it is: in line, connecting, reading, between two
  * attempts. It is still told, once. Does nothing if it is over or its answer is there already.
- * NULL is ignored. Anytime; does not wait for the end. Not in a signal handler: fire a switch there
- * (exp_cancel_fire). EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * NULL is ignored. Anytime; does not wait for the end. Not in a signal handler: fire a switch
+ * there (exp_cancel_fire). EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_pending_cancel(exp_pending *pending);
 
 /**
  * Waits until the fetch is over, and its callback, if it has one, has returned (or is where this
  * is called). 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK, EXP_ERR_TIMEOUT,
- * EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked since.
+ * EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked after the fetch was
+ * started.
  */
 EXP_API exp_status exp_pending_wait(exp_pending *pending, uint64_t timeout_millis);
 
 /**
  * Takes what a fetch came to, once it was found in its completions: the status, and on EXP_OK a
- * set of yours. Can be taken once. `variants_out` must not be NULL. Anytime; returns at once. The
+ * set, which the caller owns. Can be taken once. `variants_out` must not be NULL. Anytime. The
  * fetch's own status; EXP_ERR_INVALID_ARGUMENT if it is not over, or was taken or told already;
- * EXP_ERR_CANCELED in a process forked since.
+ * EXP_ERR_CANCELED in a process forked after the fetch was started.
  */
 EXP_API
 exp_status exp_pending_take(exp_pending *pending,
@@ -832,26 +832,27 @@ exp_status exp_pending_take(exp_pending *pending,
 /** What the fetch was started with; NULL for NULL. Anytime. */
 EXP_API void *exp_pending_user_data(const exp_pending *pending);
 
-/** A queue of yours, with nothing in it. NULL if the process has no descriptor left. Anytime. */
+/** Creates an empty queue; the caller owns it. NULL if the process has no descriptor left. Anytime. */
 EXP_API exp_completions *exp_completions_new(void);
 
 /**
  * A descriptor for poll(2), epoll(7) and their kin: readable while the queue is not empty. It
- * belongs to the queue: do not read, write or close it. -1 for NULL, and in a process forked since
- * the queue was made, where it is the parent's. Getter.
+ * belongs to the queue: do not read, write or close it. -1 for NULL, and in a process forked after
+ * the queue was created, where it is the parent's. Getter.
  */
 EXP_API int exp_completions_fd(exp_completions *completions);
 
 /**
- * Takes the fetch that ended first out of the queue: a reference of yours, whether you kept the
- * one from the start or not, and not at its address: know the fetch by exp_pending_user_data. NULL
- * if none is there. Anytime; returns at once.
+ * Takes the fetch that ended first out of the queue. The caller owns the reference, whether it
+ * kept the one from the start or not; it is not at the same address, so tell fetches apart by
+ * exp_pending_user_data. NULL if the queue is empty. Anytime; waits for nothing.
  */
 EXP_API exp_pending *exp_completions_next(exp_completions *completions);
 
 /**
  * Waits until the queue is not empty. 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK,
- * EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked since.
+ * EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process
+ * forked after the queue was created.
  */
 EXP_API exp_status exp_completions_wait(exp_completions *completions, uint64_t timeout_millis);
 
@@ -867,7 +868,7 @@ const exp_variant *exp_variants_get_n(const exp_variants *variants,
                                       const char *flag_key,
                                       size_t length);
 
-/** The variant at a position from 0, borrowed from the set; NULL behind the last. Getter. */
+/** The variant at a position from 0, borrowed from the set; NULL past the end. Getter. */
 EXP_API const exp_variant *exp_variants_at(const exp_variants *variants, size_t index);
 
 /**
@@ -898,9 +899,9 @@ EXP_API const char *exp_variants_json(const exp_variants *variants);
 EXP_API size_t exp_variants_json_length(const exp_variants *variants);
 
 /**
- * A set of yours with those variants that are deployed and not the default of their flag: what
- * the deprecated `fetch` of the official SDKs returns. `variants_out` must not be NULL. Getter.
- * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Creates a set of those variants that are deployed and not the default of their flag, which the
+ * caller owns: what the deprecated `fetch` of the official SDKs returns. `variants_out` must not
+ * be NULL. Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
 exp_status exp_variants_filter_deployed(const exp_variants *variants,
@@ -908,8 +909,8 @@ exp_status exp_variants_filter_deployed(const exp_variants *variants,
                                         exp_error **error_out);
 
 /**
- * A reference of yours to the same set, from within a callback not at the same address; give it
- * up with exp_free. NULL for NULL. Getter.
+ * Another reference to the same set, from within a callback not at the same address; the caller
+ * owns it. NULL for NULL. Getter.
  */
 EXP_API exp_variants *exp_variants_retain(const exp_variants *variants);
 
@@ -926,13 +927,12 @@ EXP_API int32_t exp_variants_connection_reused(const exp_variants *variants);
 EXP_API uint64_t exp_variants_phase_micros(const exp_variants *variants, int32_t phase);
 
 /**
- * Microseconds left of the fetch that brought the set: until its last attempt's timeout, or until its
- * deadline if that is earlier. 0 when that time has passed; UINT64_MAX for NULL. A binding that
- * makes objects of many variants looks at this between them, so that they are made within the same
- * bound as the fetch. Getter.
+ * Microseconds left of the fetch that brought the set: until its last attempt's timeout, or until
+ * its deadline if that is earlier. 0 when that time has passed; UINT64_MAX for NULL. A binding
+ * that makes objects of many variants looks at this between them, so that they are made within the
+ * same bound as the fetch. Getter.
  */
-EXP_API
-uint64_t exp_variants_micros_left(const exp_variants *variants);
+EXP_API uint64_t exp_variants_micros_left(const exp_variants *variants);
 
 /** The key of the flag. NULL for NULL, as in all of these. Getter. */
 EXP_API const char *exp_variant_flag_key(const exp_variant *variant);
@@ -980,8 +980,8 @@ EXP_API size_t exp_error_message_length(const exp_error *error);
 EXP_API int32_t exp_error_http_status(const exp_error *error);
 
 /**
- * Attempts made, the first included, though it found no connection or the client closed; 0 when the
- * call was refused before. Getter.
+ * Attempts made, the first included, though it found no connection or the client closed; 0 when
+ * the call was refused before. Getter.
  */
 EXP_API uint32_t exp_error_attempts(const exp_error *error);
 
@@ -1008,8 +1008,8 @@ EXP_API uint64_t exp_error_phase_micros(const exp_error *error, int32_t phase);
 EXP_API int32_t exp_error_connection_reused(const exp_error *error);
 
 /**
- * A reference of yours to the same error, not necessarily at the same address; give it up with
- * exp_free. NULL for NULL. Getter.
+ * Another reference to the same error, not necessarily at the same address; the caller owns it.
+ * NULL for NULL. Getter.
  */
 EXP_API exp_error *exp_error_retain(const exp_error *error);
 

@@ -211,8 +211,8 @@ impl Fetch {
             return Error::timeout(
                 Phase::Pool,
                 format!(
-                    "a connection was free, but within {bound} no thread to use it: are \
-                     there callbacks that take long? pool of {size}, {leased} busy, {waiting} waiting"
+                    "a connection was free, but no worker thread became free within {bound}: check \
+                     for slow callbacks; pool of {size}, {leased} busy, {waiting} waiting"
                 ),
             );
         }

@@ -21,15 +21,15 @@ impl Object for exp_cancel {
     const ARGUMENT: &'static str = "cancel";
 }
 
-/// A switch of yours, not fired. NULL only after a defect. Anytime.
+/// Creates a switch that has not fired; the caller owns it. NULL only after a defect. Anytime.
 #[unsafe(no_mangle)]
 pub extern "C" fn exp_cancel_new() -> *mut exp_cancel {
     guard::value(std::ptr::null_mut(), || Ok(give(Cancel::new())))
 }
 
 /// Ends every fetch that carries the switch, with EXP_ERR_CANCELED; it stays fired. NULL is
-/// ignored. Anytime; does not wait for the fetches to end. The only function that may be called in a
-/// signal handler, also one that interrupts a call of this library: it is async-signal-safe, and
+/// ignored. Anytime; does not wait for the fetches to end. The only function that may be called in
+/// a signal handler, also one that interrupts a call of this library: it is async-signal-safe, and
 /// leaves errno as it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_cancel_fire(cancel: *mut exp_cancel) {

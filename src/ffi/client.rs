@@ -48,10 +48,10 @@ pub enum exp_metrics_format {
     EXP_METRICS_OPENMETRICS = 1,
 }
 
-/// A client of yours for a server deployment key. `config` may be NULL for the defaults, and is
-/// copied; a value that it refused before fails the call. `client_out` must not be NULL. Reads the
-/// environment and the ca_file if they are wanted; opens no connection and starts no thread.
-/// Anytime, with the settings read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Creates a client for a server deployment key; the caller owns it. `config` may be NULL for the
+/// defaults, and is copied; a value that it refused before fails the call. `client_out` must not be
+/// NULL. Reads the environment and the ca_file if they are wanted; opens no connection and starts
+/// no thread. Anytime, with the settings read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_client_new(
     api_key: *const c_char,
@@ -84,10 +84,10 @@ pub unsafe extern "C" fn exp_client_new_n(
 
 /// Fetches the variants of a user, on this thread.
 /// `user` may be NULL for one of whom nothing is known, `options` for none; a value that one of
-/// them refused before fails the call. On EXP_OK *variants_out is a set of yours, maybe an empty
-/// one. `variants_out` must not be NULL. A request whose kept connection had ended may be sent,
-/// and so evaluated, twice; with tracks_exposure only if nothing of it had been sent before.
-/// Anytime, with user and options read like a Getter. Blocks no longer than
+/// them refused before fails the call. On EXP_OK *variants_out is a set, maybe an empty one,
+/// which the caller owns. `variants_out` must not be NULL. A request whose kept connection had
+/// ended may be sent, and so evaluated, twice; with tracks_exposure only if nothing of it had been
+/// sent before. Anytime, with user and options read like a Getter. Blocks no longer than
 /// exp_config_worst_case_millis tells for the client's settings, or than the deadline of the
 /// options. EXP_OK and every status but EXP_ERR_QUEUE_FULL.
 #[unsafe(no_mangle)]
@@ -113,10 +113,10 @@ pub unsafe extern "C" fn exp_fetch_v2(
 
 /// Closes the client: new fetches are refused and those in line end, both with EXP_ERR_CLOSED;
 /// those that run are waited for. When the time is over they are cut off, also with EXP_ERR_CLOSED,
-/// and this returns EXP_ERR_TIMEOUT: call it again to wait until they are back. On EXP_OK the client's
-/// threads are gone; when nothing runs any more they have 100 ms beyond the time for it, which a
-/// destructor of a thread-local of yours may exceed (EXP_ERR_TIMEOUT). 0 to 86400000, or EXP_NO_LIMIT.
-/// You still own the client.
+/// and this returns EXP_ERR_TIMEOUT: call it again to wait until they are back. On EXP_OK the
+/// client's threads are gone; when nothing runs any more they have 100 ms beyond the time for it,
+/// which a destructor of a thread-local of yours may exceed (EXP_ERR_TIMEOUT). 0 to 86400000, or
+/// EXP_NO_LIMIT. You still own the client.
 /// Called from a callback of a fetch with this client, it begins to close, does not wait, and
 /// returns EXP_ERR_TIMEOUT. Anytime. EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -136,8 +136,8 @@ pub unsafe extern "C" fn exp_client_close(
     })
 }
 
-/// What the client has counted so far, as a text of yours: EXP_METRICS_JSON or
-/// EXP_METRICS_OPENMETRICS. `text_out` must not be NULL. Anytime; returns at once. EXP_OK,
+/// Writes what the client has counted so far, as EXP_METRICS_JSON or EXP_METRICS_OPENMETRICS; the
+/// caller owns the text. `text_out` must not be NULL. Anytime; waits for nothing. EXP_OK,
 /// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_client_metrics(

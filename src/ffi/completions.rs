@@ -29,7 +29,7 @@ impl Object for exp_completions {
     const ARGUMENT: &'static str = "completions";
 }
 
-/// A queue of yours, with nothing in it. NULL if the process has no descriptor left. Anytime.
+/// Creates an empty queue; the caller owns it. NULL if the process has no descriptor left. Anytime.
 #[unsafe(no_mangle)]
 pub extern "C" fn exp_completions_new() -> *mut exp_completions {
     guard::action(ptr::null_mut(), || {
@@ -41,8 +41,8 @@ pub extern "C" fn exp_completions_new() -> *mut exp_completions {
 }
 
 /// A descriptor for poll(2), epoll(7) and their kin: readable while the queue is not empty. It
-/// belongs to the queue: do not read, write or close it. -1 for NULL, and in a process forked since
-/// the queue was made, where it is the parent's. Getter.
+/// belongs to the queue: do not read, write or close it. -1 for NULL, and in a process forked after
+/// the queue was created, where it is the parent's. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_completions_fd(completions: *mut exp_completions) -> c_int {
     guard::value(-1, || {
@@ -51,9 +51,9 @@ pub unsafe extern "C" fn exp_completions_fd(completions: *mut exp_completions) -
     })
 }
 
-/// Takes the fetch that ended first out of the queue: a reference of yours, whether you kept the
-/// one from the start or not, and not at its address: know the fetch by exp_pending_user_data. NULL
-/// if none is there. Anytime; returns at once.
+/// Takes the fetch that ended first out of the queue. The caller owns the reference, whether it
+/// kept the one from the start or not; it is not at the same address, so tell fetches apart by
+/// exp_pending_user_data. NULL if the queue is empty. Anytime; waits for nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_completions_next(
     completions: *mut exp_completions,
@@ -66,7 +66,8 @@ pub unsafe extern "C" fn exp_completions_next(
 }
 
 /// Waits until the queue is not empty. 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK,
-/// EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked since.
+/// EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process
+/// forked after the queue was created.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_completions_wait(
     completions: *mut exp_completions,

@@ -73,7 +73,8 @@ pub type exp_log_callback = Option<
 /// Told that the library will not use user_data any more.
 pub type exp_finalizer = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
 
-/// Settings of yours, all at their defaults. NULL only after a defect. Anytime.
+/// Creates settings with their default values; the caller owns them. NULL only after a defect.
+/// Anytime.
 #[unsafe(no_mangle)]
 pub extern "C" fn exp_config_new() -> *mut exp_config {
     guard::value(ptr::null_mut(), || Ok(give(Config::default().into())))
@@ -264,8 +265,8 @@ pub unsafe extern "C" fn exp_config_set_connection_pool_max_size(
     unsafe { set(config, |config| config.set_connection_pool_max_size(size)) }
 }
 
-/// How long an unused connection may be used again: 0 (never) to 86400000; 30000 by default. One that
-/// is older is closed when the client is next used.
+/// How long an unused connection may be used again: 0 (never) to 86400000; 30000 by default. One
+/// that is older is closed when the client is next used.
 /// Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_connection_idle_timeout_millis(
@@ -331,8 +332,8 @@ pub unsafe extern "C" fn exp_config_set_ca_file_n(
     unsafe { set_text(config, Chars::counted(ca_file, length), "ca_file", Config::set_ca_file) }
 }
 
-/// The proxy to go through: http(s)://[user:password@]host[:port]. Wins over the environment. Setter.
-/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// The proxy to go through: http(s)://[user:password@]host[:port]. Wins over the environment.
+/// Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_proxy_url(
     config: *mut exp_config,
@@ -366,8 +367,8 @@ pub unsafe extern "C" fn exp_config_set_use_environment_proxy(
     unsafe { set_bool(config, on, "use_environment_proxy", Config::set_use_environment_proxy) }
 }
 
-/// What the service is told to be asked by, as name/version; libexperiment/ and its version by
-/// default. Setter.
+/// The library name and version reported to the service, as name/version; libexperiment/ and its
+/// version by default. Setter.
 /// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_library(
@@ -397,13 +398,13 @@ pub unsafe extern "C" fn exp_config_set_debug(config: *mut exp_config, on: i32) 
     unsafe { set_bool(config, on, "debug", Config::set_debug) }
 }
 
-/// Who takes log lines up to a level (EXP_LOG_...), in place of who did before; NULL, with any
-/// level, for nobody.
+/// Sets the callback for log lines up to max_level (EXP_LOG_...), replacing any earlier one; NULL,
+/// with any level, for none.
 /// Without a callback nothing is written anywhere.
 /// On EXP_OK user_data belongs to the library, which calls `finalizer`, if there is one, exactly
 /// once: when the settings, all clients created from them and the calls inside those are gone, or
 /// the callback was replaced in all of them; at once if `callback` is NULL. It is called on the
-/// thread on which that happens. On any other status user_data stays yours.
+/// thread on which that happens. On any other status user_data remains the caller's.
 /// Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_log_callback(

@@ -90,8 +90,8 @@ pub unsafe extern "C" fn exp_error_http_status(error: *const exp_error) -> i32 {
     unsafe { read(error, 0, |report| report.error().http_status.map_or(0, i32::from)) }
 }
 
-/// Attempts made, the first included, though it found no connection or the client closed; 0 when the
-/// call was refused before. Getter.
+/// Attempts made, the first included, though it found no connection or the client closed; 0 when
+/// the call was refused before. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_attempts(error: *const exp_error) -> u32 {
     // SAFETY: the contract of the boundary (mod.rs).
@@ -141,8 +141,8 @@ pub unsafe extern "C" fn exp_error_connection_reused(error: *const exp_error) ->
     unsafe { read(error, 0, |report| report.failure.facts.connection_reused()) }
 }
 
-/// A reference of yours to the same error, not necessarily at the same address; give it up with
-/// exp_free. NULL for NULL. Getter.
+/// Another reference to the same error, not necessarily at the same address; the caller owns it.
+/// NULL for NULL. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_retain(error: *const exp_error) -> *mut exp_error {
     guard::value(ptr::null_mut(), || {

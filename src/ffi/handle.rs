@@ -87,8 +87,8 @@ pub unsafe fn find<'a, O: Object>(pointer: *const O) -> Result<Option<&'a Handle
     Ok(Some(unsafe { &*pointer.cast::<Handle<O>>() }))
 }
 
-/// The object behind an argument, if it is one of that kind. Safe in a signal handler, where errors are
-/// not made.
+/// The object behind an argument, if it is one of that kind. Safe in a signal handler, where errors
+/// are not made.
 ///
 /// # Safety
 ///

@@ -43,7 +43,8 @@ pub enum exp_choice {
 /// fetch with EXP_ERR_CANCELED.
 pub type exp_interrupt_hook = Option<unsafe extern "C" fn(user_data: *mut c_void) -> i32>;
 
-/// Options of yours in which nothing is chosen. NULL only after a defect. Anytime.
+/// Creates options in which nothing is chosen; the caller owns them. NULL only after a defect.
+/// Anytime.
 #[unsafe(no_mangle)]
 pub extern "C" fn exp_fetch_options_new() -> *mut exp_fetch_options {
     guard::value(std::ptr::null_mut(), || Ok(give(FetchOptions::default().into())))
@@ -138,7 +139,7 @@ pub unsafe extern "C" fn exp_fetch_options_set_deadline_millis(
 }
 
 /// A switch that ends the fetch; NULL takes it off again. The options hold a reference of their
-/// own: `cancel` stays yours. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// own: the caller still owns `cancel`. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_options_set_cancel(
     options: *mut exp_fetch_options,
@@ -154,8 +155,9 @@ pub unsafe extern "C" fn exp_fetch_options_set_cancel(
 }
 
 /// A hook for hosts whose thread sits inside the call; NULL takes it off again. It is asked on
-/// that thread, every 50 ms while the fetch waits and whenever a signal interrupts it. user_data
-/// stays yours, and must live as long as fetches with these options run. Setter. EXP_OK,
+/// that thread, every 50 ms while the fetch waits, and whenever a signal interrupts its wait for the
+/// network. user_data
+/// remains the caller's, and must live as long as fetches with these options run. Setter. EXP_OK,
 /// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_options_set_interrupt(

@@ -48,14 +48,15 @@ pub type exp_fetch_callback = Option<
 
 /// Starts to fetch the variants of a user, and returns at once. What it came to is told to
 /// `callback`, with the same status, message and detail as exp_fetch_v2 has: exactly once if this
-/// returns EXP_OK, else never; on a thread of the library, never on this one (started in a callback:
-/// not before that has returned, then maybe on its thread); never before *pending_out is written,
-/// maybe before this returns to your code. At most one more callback runs at once than the pool has
-/// connections. One that blocks delays others, never their status.
+/// returns EXP_OK, else never; on a thread of the library, never on this one (started in a
+/// callback: not before that has returned, then maybe on its thread); never before *pending_out is
+/// written, maybe before this returns to your code. At most one more callback runs at once than the
+/// pool has connections. One that blocks delays others; their status changes only where as many block
+/// at once as the pool has connections.
 /// `user`, `options` and NULL as for exp_fetch_v2; an interrupt hook is not asked. `callback` must
-/// not be NULL. `pending_out` may be NULL; else *pending_out is yours, to cancel with or to wait.
-/// Anytime, with user and options read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT,
-/// EXP_ERR_CLOSED, EXP_ERR_QUEUE_FULL.
+/// not be NULL. `pending_out` may be NULL; else the caller owns *pending_out, to cancel the fetch
+/// or to wait for it. Anytime, with user and options read like a Getter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT, EXP_ERR_CLOSED, EXP_ERR_QUEUE_FULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_v2_async(
     client: *mut exp_client,
@@ -108,8 +109,8 @@ pub unsafe extern "C" fn exp_fetch_v2_submit(
 
 /// Ends the fetch with EXP_ERR_CANCELED, wherever it is: in line, connecting, reading, between two
 /// attempts. It is still told, once. Does nothing if it is over or its answer is there already.
-/// NULL is ignored. Anytime; does not wait for the end. Not in a signal handler: fire a switch there
-/// (exp_cancel_fire). EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// NULL is ignored. Anytime; does not wait for the end. Not in a signal handler: fire a switch
+/// there (exp_cancel_fire). EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_pending_cancel(pending: *mut exp_pending) -> exp_status {
     guard::status(|| {
@@ -124,7 +125,8 @@ pub unsafe extern "C" fn exp_pending_cancel(pending: *mut exp_pending) -> exp_st
 
 /// Waits until the fetch is over, and its callback, if it has one, has returned (or is where this
 /// is called). 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK, EXP_ERR_TIMEOUT,
-/// EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked since.
+/// EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked after the fetch was
+/// started.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_pending_wait(
     pending: *mut exp_pending,
@@ -145,9 +147,9 @@ pub unsafe extern "C" fn exp_pending_wait(
 }
 
 /// Takes what a fetch came to, once it was found in its completions: the status, and on EXP_OK a
-/// set of yours. Can be taken once. `variants_out` must not be NULL. Anytime; returns at once. The
+/// set, which the caller owns. Can be taken once. `variants_out` must not be NULL. Anytime. The
 /// fetch's own status; EXP_ERR_INVALID_ARGUMENT if it is not over, or was taken or told already;
-/// EXP_ERR_CANCELED in a process forked since.
+/// EXP_ERR_CANCELED in a process forked after the fetch was started.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_pending_take(
     pending: *mut exp_pending,

@@ -12,7 +12,7 @@ pub enum exp_status {
     EXP_OK = 0,
     /// An argument or a setting is not what it must be; the message names it. Final.
     EXP_ERR_INVALID_ARGUMENT = 1,
-    /// Time was over: waiting for a connection or for the answer. The message tells which.
+    /// A time limit expired: waiting for a connection or for the answer. The message tells which.
     EXP_ERR_TIMEOUT = 2,
     /// The connection could not be made, or ended.
     EXP_ERR_NETWORK = 3,
@@ -20,7 +20,7 @@ pub enum exp_status {
     EXP_ERR_TLS = 4,
     /// The service answered with another status than 200: exp_error_http_status.
     EXP_ERR_HTTP_STATUS = 5,
-    /// The answer is no usable HTTP or JSON.
+    /// The answer is not valid HTTP or JSON.
     EXP_ERR_INVALID_RESPONSE = 6,
     /// You ended it, by an exp_cancel or an interrupt hook. Final.
     EXP_ERR_CANCELED = 7,
@@ -49,7 +49,7 @@ impl From<Status> for exp_status {
     }
 }
 
-/// The name of a status, like "EXP_ERR_TIMEOUT"; "EXP_ERR_UNKNOWN" for a number that is none.
+/// The name of a status, like "EXP_ERR_TIMEOUT"; "EXP_ERR_UNKNOWN" for an unknown number.
 /// Static, never NULL. Anytime.
 #[unsafe(no_mangle)]
 pub extern "C" fn exp_status_name(status: i32) -> *const c_char {

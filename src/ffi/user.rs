@@ -24,15 +24,15 @@ impl Object for exp_user {
     const ARGUMENT: &'static str = "user";
 }
 
-/// A user of yours of whom nothing is known. NULL only after a defect. Anytime.
+/// Creates a user of whom nothing is known; the caller owns it. NULL only after a defect. Anytime.
 #[unsafe(no_mangle)]
 pub extern "C" fn exp_user_new() -> *mut exp_user {
     guard::value(std::ptr::null_mut(), || Ok(give(User::new().into())))
 }
 
-/// A user of yours from a JSON object, as the service reads it; fields that this library does not
-/// know are kept, null ones left out. `user_out` must not be NULL. Anytime; takes time with the
-/// length. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Creates a user from a JSON object, as the service reads it; the caller owns it. Fields that this
+/// library does not know are kept, null ones left out. `user_out` must not be NULL. Anytime; takes
+/// time with the length. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_from_json(
     json: *const c_char,
@@ -348,8 +348,8 @@ pub unsafe extern "C" fn exp_user_set_carrier_n(
     unsafe { set_text(user, "carrier", Chars::counted(carrier, length)) }
 }
 
-/// What the service is told to be asked by; NULL for the client's own setting. Setter. EXP_OK,
-/// EXP_ERR_INVALID_ARGUMENT.
+/// The library name and version reported to the service; NULL for the client's own setting. Setter.
+/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_library(
     user: *mut exp_user,

@@ -80,7 +80,7 @@ pub unsafe extern "C" fn exp_variants_get_n(
     unsafe { get(variants, Chars::counted(flag_key, length)) }
 }
 
-/// The variant at a position from 0, borrowed from the set; NULL behind the last. Getter.
+/// The variant at a position from 0, borrowed from the set; NULL past the end. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_at(
     variants: *const exp_variants,
@@ -131,9 +131,9 @@ pub unsafe extern "C" fn exp_variants_json_length(variants: *const exp_variants)
     unsafe { read(variants, 0, |set| set.variants.json().len()) }
 }
 
-/// A set of yours with those variants that are deployed and not the default of their flag: what
-/// the deprecated `fetch` of the official SDKs returns. `variants_out` must not be NULL. Getter.
-/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Creates a set of those variants that are deployed and not the default of their flag, which the
+/// caller owns: what the deprecated `fetch` of the official SDKs returns. `variants_out` must not
+/// be NULL. Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_filter_deployed(
     variants: *const exp_variants,
@@ -151,8 +151,8 @@ pub unsafe extern "C" fn exp_variants_filter_deployed(
     })
 }
 
-/// A reference of yours to the same set, from within a callback not at the same address; give it
-/// up with exp_free. NULL for NULL. Getter.
+/// Another reference to the same set, from within a callback not at the same address; the caller
+/// owns it. NULL for NULL. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_retain(variants: *const exp_variants) -> *mut exp_variants {
     guard::value(ptr::null_mut(), || {
@@ -191,10 +191,10 @@ pub unsafe extern "C" fn exp_variants_phase_micros(
     unsafe { read(variants, 0, |set| set.facts.phase_micros(phase)) }
 }
 
-/// Microseconds left of the fetch that brought the set: until its last attempt's timeout, or until its
-/// deadline if that is earlier. 0 when that time has passed; UINT64_MAX for NULL. A binding that
-/// makes objects of many variants looks at this between them, so that they are made within the same
-/// bound as the fetch. Getter.
+/// Microseconds left of the fetch that brought the set: until its last attempt's timeout, or until
+/// its deadline if that is earlier. 0 when that time has passed; UINT64_MAX for NULL. A binding
+/// that makes objects of many variants looks at this between them, so that they are made within the
+/// same bound as the fetch. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_micros_left(variants: *const exp_variants) -> u64 {
     // SAFETY: the contract of the boundary (mod.rs).

@@ -76,6 +76,7 @@ static void variants_outlive_everything_they_came_from(void) {
     exp_free(client);
     CHECK(exp_variants_count(variants) == 4);
     CHECK(exp_variants_attempts(variants) == 1);
+    CHECK(exp_variants_micros_left(variants) > 0 && exp_variants_micros_left(NULL) == UINT64_MAX);
     CHECK(exp_variants_connection_reused(variants) == 0);
     CHECK(exp_variants_phase_micros(variants, EXP_PHASE_FIRST_BYTE) > 0);
     CHECK(exp_variants_micros_left(variants) <= 86400000000u);
