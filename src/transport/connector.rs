@@ -21,7 +21,7 @@ use super::stream::{Sent, Stream};
 use super::wire::Wire;
 use crate::clock;
 use crate::deadline::Deadline;
-use crate::sys::{self, Enlisted, Interest};
+use crate::sys::{self, Enlisted, Interest, Ours};
 use crate::timings::Phase;
 
 /// Where connections of a client lead, and by which way. The same in its forked children.
@@ -176,7 +176,7 @@ pub const MAX_RACERS: usize = sys::MAX_SOURCES - 1;
 /// A connection under way to one of the addresses.
 struct Racer {
     enlisted: Enlisted, // before the stream, so that it is dropped first
-    stream: TcpStream,
+    stream: Ours<TcpStream>,
     address: IpAddr,
 }
 
@@ -230,7 +230,7 @@ impl Race<'_> {
         }
         let stream = sys::begin_connect(&SocketAddr::new(address, self.port))?;
         let enlisted = self.shared.descriptors.enlist(&stream);
-        self.racers.push(Racer { enlisted, stream, address });
+        self.racers.push(Racer { enlisted, stream: Ours::new(stream), address });
         Ok(())
     }
 

@@ -6,13 +6,13 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use crate::metrics::{CloseReason, Metrics};
-use crate::sys::Enlisted;
+use crate::sys::{Enlisted, Ours};
 
 /// Counts itself when it is made and when it is closed, and why.
 #[derive(Debug)]
 pub struct Socket {
     _enlisted: Enlisted, // before the stream, so that it is dropped first
-    stream: TcpStream,
+    stream: Ours<TcpStream>,
     metrics: Arc<Metrics>,
     sent: u64,
     /// What is counted when it is closed.
@@ -21,7 +21,7 @@ pub struct Socket {
 
 impl Socket {
     /// `stream` is connected and does not block.
-    pub fn new(stream: TcpStream, enlisted: Enlisted, metrics: Arc<Metrics>) -> Self {
+    pub fn new(stream: Ours<TcpStream>, enlisted: Enlisted, metrics: Arc<Metrics>) -> Self {
         metrics.connections_opened.increment();
         Socket { _enlisted: enlisted, stream, metrics, sent: 0, close_reason: CloseReason::Failed }
     }
@@ -32,12 +32,12 @@ impl Socket {
 
     /// Reads what is there; `WouldBlock` if nothing is, 0 at the end of the connection.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        uninterrupted(|| self.stream.read(into))
+        uninterrupted(|| (&*self.stream).read(into))
     }
 
     /// Writes as much as the system takes; `WouldBlock` if it takes nothing.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let amount = uninterrupted(|| self.stream.write(bytes))?;
+        let amount = uninterrupted(|| (&*self.stream).write(bytes))?;
         self.sent += amount as u64;
         Ok(amount)
     }
