@@ -82,7 +82,7 @@ def test_a_fetch_whose_objects_take_too_long_is_a_timeout_within_the_bound(
     took = []
     for _ in range(4):
         began = time.monotonic()
-        with pytest.raises(FetchTimeoutError, match="the answer came, but"):
+        with pytest.raises(FetchTimeoutError):  # at the latest for the objects, at times before
             client.fetch_v2_or_raise(USER)
         took.append(time.monotonic() - began)
     # 20 ms as promised; more when others work on this machine, too.
