@@ -414,6 +414,33 @@ def test_a_child_of_a_process_of_greenlets_fetches_in_every_way(play: Play) -> N
     assert run_python(begin + textwrap.dedent(program), url, url) == "0\n0\n"
 
 
+def test_greenlets_that_a_child_inherits_are_told_that_their_fetch_is_the_parents(
+    play: Play,
+) -> None:
+    needs("gevent")
+    program = """
+    def fetches():
+        try:
+            return held.fetch_v2_or_raise(None)
+        except FetchCanceledError as error:
+            return str(error)
+
+    fetching = spawn(fetches)
+    answering.fetch_async_v2(user("a"), lambda *_: print("told", flush=True))
+    sleep(0.01)
+    child = os.fork()
+    if not child:
+        check("child")
+        inherited = fetching.get(timeout=5)
+        os._exit(inherited != "the fetch is that of the process this one was forked from")
+    print(os.waitpid(child, 0)[1], len(fetching.get(timeout=5)), flush=True)
+    """
+    slow = play({"answers": [{"delay_millis": 200}]})
+    begin = textwrap.dedent(PATCHED["gevent"]) + textwrap.dedent(GREEN)
+    said = run_python(begin + textwrap.dedent(program), slow.url, slow.url)
+    assert sorted(said.split()) == ["0", "4", "told"]
+
+
 def test_a_process_that_is_patched_after_the_import_fetches_and_exits(play: Play) -> None:
     needs("gevent")
     program = """

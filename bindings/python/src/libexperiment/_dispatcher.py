@@ -6,6 +6,7 @@ nothing is pending: one that waits for ever would keep gevent's loop from ever b
 
 from __future__ import annotations
 
+import _thread
 import itertools
 import logging
 import threading
@@ -73,11 +74,14 @@ class _Dispatcher:
 
     def _see_that_it_runs(self, completions: Owned) -> None:
         if not self._runs:
-            run = self._run_green if self._wait else self._run
-            # A daemon: it waits inside the library for ever, and _exit sees to the rest.
-            threading.Thread(
-                target=run, args=(completions,), name="libexperiment", daemon=True
-            ).start()
+            if self._wait:
+                # As no Thread: a greenlet lives on in a child, where threading has forgotten it.
+                _thread.start_new_thread(self._run_green, (completions,))
+            else:
+                # A daemon: it waits inside the library for ever, and _exit sees to the rest.
+                threading.Thread(
+                    target=self._run, args=(completions,), name="libexperiment", daemon=True
+                ).start()
             self._runs = True
 
     def _run(self, owned: Owned) -> None:

@@ -13,7 +13,7 @@ from . import _dispatcher, _exit, _hosts, _interrupt, _logs, _process
 from ._client import Client, new_completions, taken_variants
 from ._fetch import fetch
 from ._library import Owned, lib
-from .errors import FetchError, error_of
+from .errors import FetchCanceledError, FetchError, Status, error_of
 from .options import FetchOptions, new_options
 from .user import User, encoded
 from .variant import (
@@ -170,12 +170,18 @@ class RemoteEvaluationClient(Client):
     ) -> T:
         """Lets other greenlets run meanwhile, and ends the fetch if this one is ended."""
         _process.enter()
+        here = _process.current()
         completions = _idle.pop() if _idle else new_completions()
         handle, found = c_void_p(), None
         try:
             self._submit(user, options, completions.native, 0, handle)
             while not found:
                 wait(lib.exp_completions_fd(completions.native))
+                if _process.current() != here:  # greenlets live on in a child
+                    raise FetchCanceledError(
+                        "the fetch is that of the process this one was forked from",
+                        Status.CANCELED,
+                    )
                 found = lib.exp_completions_next(completions.native)
             _idle.append(completions)  # there is nothing in them any more
             variants = taken_variants(found)
