@@ -212,7 +212,7 @@ func TestOptionsThatAreNotChosenAreNotSent(t *testing.T) {
 	requests := service.seen(t).Requests
 	for i, want := range []map[string]any{
 		{"X-Amp-Exp-Track": nil, "X-Amp-Exp-Exposure-Track": "track", "X-Amp-Exp-Flag-Keys": nil},
-		{"X-Amp-Exp-Track": "no-track", "X-Amp-Exp-Exposure-Track": nil, "X-Amp-Exp-Flag-Keys": "WyJhIiwiYlx1MDAwMMO8Il0"},
+		{"X-Amp-Exp-Track": "no-track", "X-Amp-Exp-Exposure-Track": nil, "X-Amp-Exp-Flag-Keys": "WyJhIiwiYlx1MDAwMFx1MDBmYyJd"},
 	} {
 		if !(expectedRequest{Headers: want}).hasHeadersOf(requests[i]) {
 			t.Errorf("sent %v; expected %v", requests[i].Headers, want)

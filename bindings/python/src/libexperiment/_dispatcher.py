@@ -94,7 +94,8 @@ class _Dispatcher:
         assert self._wait is not None
         descriptor = lib.exp_completions_fd(owned.native)
         try:
-            while self._pending:
+            # A greenlet that has not begun before a fork begins in the child as well.
+            while self._pending and self._process == _process.current():
                 if self._tellings:
                     _hosts.pause()
                 else:
