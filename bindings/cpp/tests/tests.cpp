@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 #include <poll.h>
+#include <pthread.h>
 
 using namespace experiment;
 using namespace std::chrono_literals;
@@ -401,6 +402,34 @@ TEST_CASE("an interrupt hook ends a blocking fetch, by true or by what it throws
     options.interrupt([]() -> bool { throw std::runtime_error("signal"); });
     const fetch_options moved = std::move(options);
     CHECK_THROWS_AS(client.fetch_v2(somebody(), moved), canceled_error);
+}
+
+TEST_CASE("a thread that is canceled in a fetch comes back from it, and is unwound after it") {
+    struct fetcher {
+        const client held{"key", settings(stalled()).fetch_timeout(100ms)};
+        std::atomic<bool> fetches = false, timed_out = false, unwound = false;
+    } state;
+    pthread_t thread;
+    const auto run = [](void *argument) -> void * {
+        auto &mine = *static_cast<fetcher *>(argument);
+        // What glibc throws through the frames to unwind them calls this.
+        const std::unique_ptr<std::atomic<bool>, void (*)(std::atomic<bool> *)> guard(
+            &mine.unwound, [](std::atomic<bool> *unwound) { *unwound = true; });
+        fetch_options options;
+        options.interrupt([&mine] { return !(mine.fetches = true); });
+        mine.timed_out =
+            mine.held.try_fetch_v2(somebody(), options).error().status() == status::timeout;
+        for (;;)
+            pthread_testcancel();
+    };
+    REQUIRE(pthread_create(&thread, nullptr, run, &state) == 0);
+    CHECK(comes_true([&] { return state.fetches.load(); }));
+    CHECK(pthread_cancel(thread) == 0);
+    void *result = nullptr;
+    CHECK(pthread_join(thread, &result) == 0);
+    CHECK(result == PTHREAD_CANCELED);
+    CHECK(state.timed_out);
+    CHECK(state.unwound);
 }
 
 TEST_CASE("a log callback gets lines, and is destroyed with the last that could log") {
