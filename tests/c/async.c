@@ -491,11 +491,11 @@ static void closing_tells_all_once(void) {
 }
 
 static pthread_key_t slow_to_end;
-static volatile int may_end;
+static int may_end;
 
 static void end_late(void *value) {
     (void)value;
-    while (!may_end) {
+    while (!__atomic_load_n(&may_end, __ATOMIC_ACQUIRE)) {
         nap();
     }
 }
@@ -523,7 +523,7 @@ static void closing_waits_for_the_threads_no_longer_than_it_is_told(void) {
     pthread_create(&second, NULL, close_soon, client);
     close_soon(client);
     pthread_join(second, NULL);
-    may_end = 1;
+    __atomic_store_n(&may_end, 1, __ATOMIC_RELEASE);
     OK(exp_client_close(client, SOON));
     CHECK(our_threads() == 0);
     exp_free(client);
