@@ -62,8 +62,12 @@ impl Head {
     /// Reads the head at the beginning of `input`, in which a minor version of HTTP/1 that is not
     /// known becomes 1.1, as RFC 9110, section 2.5, asks for.
     pub fn parse(input: &mut [u8]) -> Result<Parsed, Refusal> {
-        if input.starts_with(b"HTTP/1.") && matches!(input.get(7), Some(b'2'..=b'9')) {
-            input[7] = b'1';
+        // Empty lines before it are passed over (RFC 9112, section 2.2).
+        let start = input.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        if let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ b'2'..=b'9', ..] =
+            &mut input[start..]
+        {
+            *minor = b'1';
         }
         let mut fields = [httparse::EMPTY_HEADER; USUAL_FIELDS];
         match read(&mut fields, input)? {
@@ -119,7 +123,7 @@ fn understand(response: &httparse::Response<'_, '_>, length: usize) -> Result<Pa
     let mut fields = Fields::default();
     response.headers.iter().for_each(|header| fields.take(header));
     let framing = fields.framing(status);
-    let doubtful = fields.is_framed_twice(is_http_1_0);
+    let doubtful = fields.is_framed_twice(is_http_1_0) || fields.announces_a_body_of_none(status);
     let ends =
         fields.close || is_http_1_0 && !fields.keep_alive || framing == Ok(Framing::UntilClose);
     let head = Head {
@@ -213,6 +217,11 @@ impl<'a> Fields<'a> {
             (_, 0, Some(length)) => Ok(Framing::Length(length)),
             (_, 0, None) => Ok(Framing::UntilClose),
         }
+    }
+
+    /// Whether a body is announced where none can be. A server that says so may well send it.
+    fn announces_a_body_of_none(&self, status: u16) -> bool {
+        matches!(status, 204 | 304) && (self.length > Some(0) || self.transfer_codings > 0)
     }
 
     /// Whether the end of the body is told in more than one way, or in one that others may not know.
@@ -340,7 +349,10 @@ mod tests {
 
     #[test]
     fn a_later_minor_version_is_read_as_1_1_and_another_major_one_is_refused() {
-        assert_eq!(head("HTTP/1.7 204 OK\r\n\r\n").framing, Ok(Framing::Length(0)));
+        for before in ["", "\r\n", "\n\r\n"] {
+            let head = head(&format!("{before}HTTP/1.7 204 OK\r\n\r\n"));
+            assert_eq!(head.framing, Ok(Framing::Length(0)), "{before:?}");
+        }
         for version in ["HTTP/2.0", "HTTP/0.9", "HTTP/1.x", "http/1.1", "ICY"] {
             assert!(parse(&format!("{version} 200 OK\r\n\r\n")).is_err(), "{version}");
         }
@@ -349,8 +361,16 @@ mod tests {
     #[test]
     fn a_status_without_a_body_has_none() {
         for code in [204, 304] {
-            let head = head(&format!("HTTP/1.1 {code} X\r\nContent-Length: 5\r\n\r\n"));
-            assert_eq!(head.framing, Ok(Framing::Length(0)), "{code}");
+            for (fields, reuse) in [
+                ("", Reuse::Yes),
+                ("Content-Length: 0\r\n", Reuse::Yes),
+                ("Content-Length: 5\r\n", Reuse::Doubtful),
+                ("Transfer-Encoding: chunked\r\n", Reuse::Doubtful),
+            ] {
+                let head = head(&format!("HTTP/1.1 {code} X\r\n{fields}\r\n"));
+                assert_eq!(head.framing, Ok(Framing::Length(0)), "{code} {fields}");
+                assert_eq!(head.reuse, reuse, "{code} {fields}");
+            }
         }
     }
 
