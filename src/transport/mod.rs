@@ -36,7 +36,7 @@ use self::head::{Head, Reuse};
 use self::request::Template;
 use self::resolver::Resolver;
 use self::response::Body;
-use self::stream::{Sent, Stream};
+use self::stream::{Sent, Stream, Unsent};
 use crate::cancel::Stop;
 use crate::clock::{self, BootInstant};
 use crate::config::Config;
@@ -278,12 +278,13 @@ impl Transport {
         let asked = ask(stream, state, [output, rest]);
         progress.sent = stream.passed().sent > before.sent;
         progress.received = stream.passed().received > before.received;
-        let (head, is_early) = match asked {
+        let (head, unsent) = match asked {
             Ok(answer) => answer,
             Err(failure) => return (Err(failure), Some(CloseReason::Failed)),
         };
+        let is_early = unsent.is_some();
         state.enter(Phase::Body);
-        let (result, is_read) = self.take_answer(stream, state, &head);
+        let (result, is_read) = self.take_answer(stream, state, &head, unsent);
         let close = match (&result, head.reuse) {
             (Err(failure), _) if !matches!(failure, Failure::Status { .. }) => {
                 Some(CloseReason::Failed)
@@ -303,12 +304,13 @@ impl Transport {
         stream: &mut Stream,
         state: &mut ExchangeState,
         head: &Head,
+        unsent: Unsent<'_>,
     ) -> (Result<Vec<u8>, Failure>, bool) {
         let framing = match head.framing {
             Ok(framing) => framing,
             Err(why) => return (Err(Failure::Answer(why)), false),
         };
-        let mut body = Body::new(stream, state, framing);
+        let mut body = Body::new(stream, state, framing, unsent);
         let result = match head.status {
             200 => body.read_whole(head.coding, self.settings.max_response_bytes),
             // In the way of a request that a proxy forwards, it is the proxy's.
@@ -356,24 +358,24 @@ fn is_clean(mut open: Open, state: &mut ExchangeState) -> Option<Open> {
     None
 }
 
-/// Sends a request, in pieces, and reads the head of its answer. True with an answer that came before
-/// all was sent: nobody listens to the rest.
-fn ask(
+/// Sends a request, in pieces, and reads the head of its answer; with one that came before all was sent
+/// comes the rest of the pieces.
+fn ask<'a>(
     stream: &mut Stream,
     state: &mut ExchangeState,
-    pieces: [&[u8]; 2],
-) -> Result<(Head, bool), Failure> {
-    for piece in pieces {
-        let mut unsent = piece;
-        while let Sent::Early(taken) = stream.send(unsent, state)? {
-            unsent = &unsent[taken..];
-            if let Some(head) = response::read_early_head(stream, state)? {
-                return Ok((head, true));
+    mut pieces: [&'a [u8]; 2],
+) -> Result<(Head, Unsent<'a>), Failure> {
+    for i in 0..pieces.len() {
+        while let Sent::Early(taken) = stream.send(pieces[i], state)? {
+            pieces[i] = &pieces[i][taken..];
+            if let Some(head) = response::parse_head(stream, state)? {
+                return Ok((head, Some(pieces)));
             }
         }
+        pieces[i] = &[];
     }
     state.enter(Phase::FirstByte);
-    Ok((response::read_head(stream, state)?, false))
+    Ok((response::read_head(stream, state)?, None))
 }
 
 /// Whether the request is to be repeated on a fresh connection: the kept one had ended before it

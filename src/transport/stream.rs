@@ -42,6 +42,9 @@ pub enum Sent {
     Early(usize),
 }
 
+/// What of a request is still to be sent when its answer begins; `None` if nothing is.
+pub type Unsent<'a> = Option<[&'a [u8]; 2]>;
+
 impl Stream {
     pub fn new(wire: Wire) -> Self {
         Stream { wire, input: Box::default(), start: 0, end: 0, received: 0 }
@@ -170,6 +173,41 @@ impl Stream {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Reads more, and while there is nothing to read goes on sending: the peer may wait for the rest
+    /// of the request before it says the rest of its answer. 0 at the end.
+    pub fn fill_and_send(
+        &mut self,
+        unsent: &mut Unsent<'_>,
+        state: &mut ExchangeState,
+    ) -> io::Result<usize> {
+        loop {
+            match self.fill_now(state) {
+                Err(error) if is_not_yet(&error) => {}
+                filled => return filled,
+            }
+            self.send_more(unsent, state);
+            match unsent {
+                Some(_) => self.wait(&[Interest::Readable, Interest::Writable], state)?,
+                None => self.wait(&[Interest::Readable], state)?,
+            }
+        }
+    }
+
+    /// Sends what the peer takes now. One that takes nothing any more is only listened to.
+    fn send_more(&mut self, unsent: &mut Unsent<'_>, state: &mut ExchangeState) {
+        for piece in unsent.iter_mut().flatten() {
+            let mut taken = 0;
+            let result = self.hand_over(piece, &mut taken, state);
+            *piece = &piece[taken..];
+            match result {
+                Err(error) if is_not_yet(&error) => return,
+                Err(_) => break,
+                Ok(()) => {}
+            }
+        }
+        *unsent = None;
     }
 
     /// Writes until all is out, or `WouldBlock`.
