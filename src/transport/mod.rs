@@ -25,7 +25,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use zeroize::Zeroizing;
 
 use self::connector::{Connector, Route};
@@ -37,6 +36,7 @@ use self::request::Template;
 use self::resolver::Resolver;
 use self::response::Body;
 use self::stream::{Sent, Stream, Unsent};
+use self::tls::Tls;
 use crate::cancel::Stop;
 use crate::clock::{self, BootInstant};
 use crate::config::Config;
@@ -55,7 +55,7 @@ const USER_AGENT: &str = concat!("libexperiment/", env!("CARGO_PKG_VERSION"));
 pub struct Transport {
     settings: Arc<Settings>,
     /// What a handshake is made with; `None` if none is.
-    tls: Option<Arc<ClientConfig>>,
+    tls: Option<Tls>,
     resolver: Arc<Resolver>,
     /// Connections that have been unused since before this are not used again: after it, one of them
     /// gave no byte of an answer in time, and what cut its path may have cut theirs.
@@ -130,7 +130,7 @@ impl Transport {
         if let Some(proxy) = route.proxy.as_ref().filter(|_| !route.is_tls) {
             template.forward_by(api_key, proxy);
         }
-        let tls = tls::config(config.ca_file.as_deref())?;
+        let tls = Tls::new(config.ca_file.as_deref(), &logger)?;
         let lookup = Arc::clone(&config.lookup);
         Ok(Transport {
             tls: route.needs_tls().then_some(tls),
@@ -153,7 +153,7 @@ impl Transport {
     pub fn in_child(&self, shared: Shared) -> Self {
         Transport {
             settings: Arc::clone(&self.settings),
-            tls: self.tls.as_deref().map(tls::in_child),
+            tls: self.tls.as_ref().map(Tls::in_child),
             resolver: self.resolver.in_child(Arc::clone(&shared.metrics)),
             suspect_until: Mutex::new(None),
             shared,
@@ -348,7 +348,12 @@ impl Connection {
 /// may hold bytes that the socket no longer has.
 fn is_clean(mut open: Open, state: &mut ExchangeState) -> Option<Open> {
     let reason = match open.stream.fill_now(state) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(open),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            match open.stream.is_mid_record() {
+                false => return Some(open),
+                true => CloseReason::Unclean,
+            }
+        }
         // Much of what is no data is nothing that a good server sends unasked.
         Err(error) if error.kind() == io::ErrorKind::Interrupted => CloseReason::Unclean,
         Ok(1..) => CloseReason::Unclean,

@@ -71,8 +71,17 @@ impl Stream {
                     self.wait(interest, state)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_end(error.kind()) => return Err(self.said_before(error, state)),
                 done => return done,
             }
+        }
+    }
+
+    /// Why the peer takes nothing any more: what it said of that before, by TLS, or else `error`.
+    fn said_before(&mut self, error: io::Error, state: &mut ExchangeState) -> io::Error {
+        match self.fill_now(state) {
+            Err(said) if said.kind() == io::ErrorKind::InvalidData => said,
+            _ => error,
         }
     }
 
@@ -82,6 +91,11 @@ impl Stream {
             Ok(()) => &[Interest::Readable],
             Err(_) => &[Interest::Readable, Interest::Writable],
         }
+    }
+
+    /// Whether a part of a record of TLS has come.
+    pub fn is_mid_record(&self) -> bool {
+        self.wire.is_mid_record()
     }
 
     /// What was read and not consumed.
