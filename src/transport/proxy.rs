@@ -9,7 +9,7 @@ use http::Uri;
 use percent_encoding::percent_decode_str;
 use zeroize::Zeroizing;
 
-use crate::config::Config;
+use crate::config::{Config, host_and_port};
 use crate::error::Error;
 
 /// A proxy that speaks HTTP, over TLS if it asks for that.
@@ -33,13 +33,13 @@ impl Proxy {
             "https" => true,
             _ => return None,
         };
-        let host = uri.host().filter(|host| !host.is_empty())?.to_owned();
-        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let (host, port) = host_and_port(uri.authority()?).ok()?;
+        let port = port.unwrap_or(if is_tls { 443 } else { 80 });
         let authorization = match uri.authority()?.as_str().rsplit_once('@') {
             Some((userinfo, _)) => Some(basic(userinfo)?),
             None => None,
         };
-        Some(Proxy { is_tls, host, port, authorization })
+        Some(Proxy { is_tls, host: host.to_owned(), port, authorization })
     }
 
     /// What messages call it: nothing of its credentials.
@@ -223,6 +223,13 @@ mod tests {
             b"http://",
             b"http://u:%ff@p",
             b"ftp://p",
+            b"http://p:99999",
+            b"http://p:0",
+            b"http://p:+80",
+            b"http://p:80:81",
+            b"http://[fe80::1%25lo]:80",
+            b"http://[::1].p:80",
+            b"http://[::1]80",
         ] {
             let find =
                 |name: &str| (name == "HTTPS_PROXY").then(|| OsString::from_vec(value.to_vec()));
