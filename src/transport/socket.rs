@@ -1,12 +1,12 @@
 //! A TCP connection that never blocks.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use crate::metrics::{CloseReason, Metrics};
-use crate::sys::{Enlisted, Ours};
+use crate::sys::{self, Enlisted, Ours};
 
 /// Counts itself when it is made and when it is closed, and why.
 #[derive(Debug)]
@@ -32,12 +32,12 @@ impl Socket {
 
     /// Reads what is there; `WouldBlock` if nothing is, 0 at the end of the connection.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        uninterrupted(|| (&*self.stream).read(into))
+        uninterrupted(|| sys::receive(&*self.stream, into))
     }
 
     /// Writes as much as the system takes; `WouldBlock` if it takes nothing.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let amount = uninterrupted(|| (&*self.stream).write(bytes))?;
+        let amount = uninterrupted(|| sys::send(&*self.stream, bytes))?;
         self.sent += amount as u64;
         Ok(amount)
     }
