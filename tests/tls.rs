@@ -24,7 +24,7 @@ use rustls::{ProtocolVersion, ServerConfig, ServerConnection};
 use support::tls::{
     Authority, Identity, NAMES, TlsServer, answer, expired, not_yet_valid, read_request, serve,
 };
-use support::{LOCALHOST, bounded, client, config, fetch, resolve_to, wait_until};
+use support::{LOCALHOST, bounded, client, config, fetch, named_url, resolve_to, wait_until};
 
 const BOTH: [&rustls::SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
 
@@ -199,6 +199,17 @@ fn the_name_is_sent_to_the_server_and_an_address_is_not() {
     fetch(&client(&trusting(&authority, &server.url()))).unwrap();
     let names = server.seen.names.lock().unwrap();
     assert_eq!(names[..], [Some("service.test".to_owned()), None]);
+}
+
+#[test]
+fn a_dot_at_the_end_of_a_name_is_none_of_its_certificates() {
+    let authority = Authority::new();
+    for version in BOTH {
+        let server = TlsServer::start(authority.certify(&NAMES).server_config(&[version]));
+        let url = named_url("https", "service.test.", server.address);
+        fetch(&client(&trusting(&authority, &url))).unwrap();
+        assert_eq!(*server.seen.names.lock().unwrap(), [Some("service.test".to_owned())]);
+    }
 }
 
 #[test]

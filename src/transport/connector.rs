@@ -64,7 +64,9 @@ impl Connector<'_> {
     pub fn connect(&self, state: &mut ExchangeState) -> Result<Stream, Failure> {
         let mut may_resume = false;
         match self.connect_once(&mut may_resume, state) {
-            Err(failure) if may_resume && !failure.is_of_certificate() => {
+            Err(failure)
+                if may_resume && state.ended().is_none() && !failure.is_of_certificate() =>
+            {
                 self.connect_once(&mut may_resume, state)
             }
             result => result,

@@ -48,11 +48,11 @@ struct Current {
 impl Tls {
     /// The built-in roots (Mozilla's, as compiled in), or those of `ca_file` in their place.
     pub fn new(ca_file: Option<&str>, logger: &Logger) -> Result<Self, Error> {
-        Ok(Tls::over(config(ca_file, logger)?))
+        config(ca_file, logger).map(Tls::over)
     }
 
     pub fn in_child(&self) -> Self {
-        Tls::over(without_sessions(&self.unused))
+        Tls::over(Arc::clone(&self.unused))
     }
 
     fn over(unused: Arc<ClientConfig>) -> Self {
