@@ -95,7 +95,8 @@ impl Connector<'_> {
         }
         if *is_tls {
             state.enter(Phase::Connect); // the tunnel's turn, also after TLS with the proxy
-            tunnel(&mut stream, host, *port, proxy, state)?;
+            let tunnel = tunnel(&mut stream, host, *port, proxy, state);
+            tunnel.inspect_err(|_| self.came_to_nothing(&stream, state))?;
             state.peer = Peer::Service;
             stream = self.shake_hands(stream, host, may_resume, state)?;
         }
@@ -118,9 +119,24 @@ impl Connector<'_> {
             Err(_) if state.is_stopped_by_caller() => {}
             Err(_) => self.resolver.distrust(host, &addresses[..race.tried]),
         }
-        let Racer { enlisted, stream, .. } = winner?;
-        let socket = Socket::new(stream, enlisted, Arc::clone(&self.shared.metrics));
+        let Racer { enlisted, stream, address } = winner?;
+        let socket = Socket::new(stream, address, enlisted, Arc::clone(&self.shared.metrics));
         Ok(Stream::new(Wire::Plain(socket)))
+    }
+
+    /// A new connection was accepted, and then gave no tunnel, no handshake or no byte of an answer: what
+    /// accepts at that address may be a middlebox, or a server that is half alive.
+    pub fn came_to_nothing(&self, stream: &Stream, state: &ExchangeState) {
+        let entry = match (&self.route.proxy, state.peer) {
+            (None, _) => &self.route.host,
+            (Some(proxy), Peer::Proxy) => &proxy.host,
+            (Some(proxy), Peer::Service) if !self.route.is_tls => &proxy.host,
+            // It is the service that fails, and which of its addresses is the proxy's affair.
+            (Some(_), Peer::Service) => return,
+        };
+        if !state.is_stopped_by_caller() {
+            self.resolver.demote(entry, stream.peer());
+        }
     }
 
     fn shake_hands(
@@ -143,7 +159,10 @@ impl Connector<'_> {
             Ok(()) => tls.succeeded(&config),
             // The caller's wish says nothing of the sessions.
             Err(_) if state.is_stopped_by_caller() => {}
-            Err(_) => *may_resume = tls.failed(&config),
+            Err(_) => {
+                *may_resume = tls.failed(&config);
+                self.came_to_nothing(&stream, state);
+            }
         }
         result?;
         Ok(stream)

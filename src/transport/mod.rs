@@ -248,6 +248,9 @@ impl Transport {
         };
         state.enter(Phase::Send);
         let (result, close) = self.talk(&mut open.stream, state, exchange, output, progress);
+        if result.is_err() && !progress.reused && !progress.received {
+            self.connector().came_to_nothing(&open.stream, state);
+        }
         match close {
             None => connection.open = Some(open),
             Some(reason) => open.stream.set_close_reason(reason),

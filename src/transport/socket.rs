@@ -1,7 +1,7 @@
 //! A TCP connection that never blocks.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
@@ -15,15 +15,23 @@ pub struct Socket {
     stream: Ours<TcpStream>,
     metrics: Arc<Metrics>,
     sent: u64,
+    /// The address at its other end.
+    pub peer: IpAddr,
     /// What is counted when it is closed.
     pub close_reason: CloseReason,
 }
 
 impl Socket {
-    /// `stream` is connected and does not block.
-    pub fn new(stream: Ours<TcpStream>, enlisted: Enlisted, metrics: Arc<Metrics>) -> Self {
+    /// `stream` is connected to `peer` and does not block.
+    pub fn new(
+        stream: Ours<TcpStream>,
+        peer: IpAddr,
+        enlisted: Enlisted,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         metrics.connections_opened.increment();
-        Socket { _enlisted: enlisted, stream, metrics, sent: 0, close_reason: CloseReason::Failed }
+        let close_reason = CloseReason::Failed;
+        Socket { _enlisted: enlisted, stream, metrics, sent: 0, peer, close_reason }
     }
 
     pub fn fd(&self) -> RawFd {

@@ -3,6 +3,7 @@
 //! section 9.5).
 
 use std::io;
+use std::net::IpAddr;
 
 use super::exchange_state::ExchangeState;
 use super::wire::Wire;
@@ -52,6 +53,11 @@ impl Stream {
 
     pub fn into_wire(self) -> Wire {
         self.wire
+    }
+
+    /// The address at its other end.
+    pub fn peer(&self) -> IpAddr {
+        self.wire.socket().peer
     }
 
     pub fn set_close_reason(&mut self, reason: CloseReason) {
