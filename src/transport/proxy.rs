@@ -113,7 +113,7 @@ pub fn is_https(uri: &Uri) -> bool {
 fn bypasses(list: &str, target: &Uri) -> bool {
     let host = target.host().unwrap_or_default().to_ascii_lowercase();
     let host = relative(unbracketed(&host));
-    let address = host.parse::<IpAddr>().ok();
+    let address = canonical(host);
     let port = target.port_u16().unwrap_or(if is_https(target) { 443 } else { 80 });
     let separates = |at: char| matches!(at, ',' | ';') || at.is_whitespace();
     list.split(separates).filter(|entry| !entry.is_empty()).any(|entry| {
@@ -131,7 +131,7 @@ fn bypasses(list: &str, target: &Uri) -> bool {
             return false;
         }
         let name = unbracketed(name.trim_start_matches('*').trim_start_matches('.'));
-        if address.is_some() && name.parse().ok() == address {
+        if address.is_some() && canonical(name) == address {
             return true;
         }
         let name = relative(name);
@@ -147,6 +147,11 @@ fn unbracketed(host: &str) -> &str {
 
 fn relative(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
+}
+
+/// An address of IPv4 that is written as one of IPv6 is the same.
+fn canonical(host: &str) -> Option<IpAddr> {
+    host.parse().ok().map(|address: IpAddr| address.to_canonical())
 }
 
 /// Whether a host is an address in a block of them; `None` if one of the three is none.
@@ -297,6 +302,8 @@ mod tests {
             ("::7f00:1", "http://[::127.0.0.1]", true),
             ("2001:DB8::A", "http://[2001:db8::a]", true),
             ("::1", "http://[::2]", false),
+            ("127.0.0.1", "http://[::ffff:127.0.0.1]", true),
+            ("::ffff:127.0.0.1", "http://127.0.0.1", true),
             ("127.0.0.1", "http://127.0.0.2", false),
             ("amplitude.com.", "https://api.lab.amplitude.com", true),
             ("amplitude.com", "https://api.lab.amplitude.com.", true),
