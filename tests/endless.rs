@@ -272,6 +272,7 @@ fn answering_in_turn(pieces: &'static [(&'static str, usize)]) -> SocketAddr {
             for &(piece, bytes) in pieces {
                 let _ = std::io::copy(&mut (&stream).take(bytes as u64), &mut std::io::sink());
                 let _ = stream.write_all(piece.as_bytes());
+                thread::sleep(millis(20)); // until the buffers are full
             }
             let _ = stream.read_to_end(&mut Vec::new());
         }
@@ -309,6 +310,7 @@ fn an_early_answer_that_waits_for_the_rest_of_the_request_gets_it_through_tls_to
     let server = server_of(&authority, |_, mut stream| {
         let _ = stream.read(&mut [0; 1000]);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
+        thread::sleep(millis(50)); // until the buffers are full
         let _ = std::io::copy(&mut (&mut stream).take(7_800_000), &mut std::io::sink());
         let _ = stream.write_all(b"{}");
         let _ = stream.read_to_end(&mut Vec::new());

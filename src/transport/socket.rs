@@ -40,12 +40,12 @@ impl Socket {
 
     /// Reads what is there; `WouldBlock` if nothing is, 0 at the end of the connection.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        uninterrupted(|| sys::receive(&*self.stream, into))
+        uninterrupted(|| sys::receive(&self.stream, into))
     }
 
     /// Writes as much as the system takes; `WouldBlock` if it takes nothing.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let amount = uninterrupted(|| sys::send(&*self.stream, bytes))?;
+        let amount = uninterrupted(|| sys::send(&self.stream, bytes))?;
         self.sent += amount as u64;
         Ok(amount)
     }
