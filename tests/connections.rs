@@ -578,6 +578,23 @@ fn a_connection_that_was_unused_for_longer_than_the_idle_timeout_is_not_used_aga
 }
 
 #[test]
+fn a_connection_is_not_used_when_its_service_is_about_to_close_it() {
+    let answer = Answer::reply(200, &[("Keep-Alive", "timeout=1, max=100")], "{}");
+    let service = MockService::start(Script::answers([answer]));
+    let client = client(&service);
+    let fetch = || assert!(fetch(&client).result.is_ok());
+    fetch();
+    fetch();
+    assert_eq!(service.connections_accepted(), 1);
+    thread::sleep(millis(600)); // the second half of its second has begun
+    fetch();
+    assert_eq!(service.connections_accepted(), 2);
+    assert_eq!(client.metrics().connections_closed(CloseReason::Idle), 1);
+    assert_eq!(stale_repeats(&client), 0);
+    check_books(&client);
+}
+
+#[test]
 fn a_connection_is_not_used_beyond_its_lifetime() {
     let service = MockService::start(Script::service());
     for (lifetime, connections) in [(0, 3), (NO_LIMIT, 1)] {

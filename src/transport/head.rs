@@ -23,6 +23,8 @@ pub struct Head {
     /// Whether the connection goes on after the answer, and its end is told in exactly one way. If
     /// it is not, what follows may be a part of the body (RFC 9112, section 6.3).
     pub reuse: Reuse,
+    /// How long the service says that it keeps the connection unused.
+    pub keeps: Option<Duration>,
     pub coding: Coding,
     /// How long to leave the service alone.
     pub retry_after: Option<Duration>,
@@ -134,6 +136,7 @@ fn understand(response: &httparse::Response<'_, '_>, length: usize) -> Result<Pa
             (false, true) => Reuse::Doubtful,
             (false, false) => Reuse::Yes,
         },
+        keeps: fields.keeps,
         coding: fields.coding,
         retry_after: fields.retry_after.and_then(|after| retry::retry_after(after, fields.date)),
     };
@@ -156,6 +159,7 @@ struct Fields<'a> {
     coding: Coding,
     close: bool,
     keep_alive: bool,
+    keeps: Option<Duration>,
     retry_after: Option<&'a str>,
     date: Option<&'a str>,
 }
@@ -186,6 +190,7 @@ impl<'a> Fields<'a> {
                     self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
+            10 if is("keep-alive") => self.keeps = members(header.value).find_map(kept_for),
             11 if is("retry-after") => self.retry_after = std::str::from_utf8(header.value).ok(),
             4 if is("date") => self.date = std::str::from_utf8(header.value).ok(),
             _ => {}
@@ -243,6 +248,15 @@ impl Coding {
             _ => Coding::Other,
         }
     }
+}
+
+/// What a member of Keep-Alive says of the time (RFC 2068, section 19.7.1.1): `timeout=5`.
+fn kept_for(member: &[u8]) -> Option<Duration> {
+    let (name, value) = std::str::from_utf8(member).ok()?.split_once('=')?;
+    let is_time = name.trim().eq_ignore_ascii_case("timeout");
+    let seconds = value.trim().trim_matches('"');
+    let is_number = seconds.bytes().all(|byte| byte.is_ascii_digit());
+    is_time.then_some(seconds)?.parse().ok().filter(|_| is_number).map(Duration::from_secs)
 }
 
 /// The members of a list, the empty ones passed over (RFC 9110, section 5.6.1).
@@ -420,6 +434,25 @@ mod tests {
     fn what_is_not_the_grammar_of_a_field_is_refused() {
         for field in ["no colon", "Name : x", ": x", "a\u{0}: x", "a: x\u{0}", "a: x\ry"] {
             assert!(parse(&format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\n")).is_err(), "{field:?}");
+        }
+    }
+
+    #[test]
+    fn a_service_may_say_for_how_long_it_keeps_a_connection() {
+        for (field, seconds) in [
+            ("Keep-Alive: timeout=5", Some(5)),
+            ("Keep-Alive: max=100, Timeout = 15", Some(15)),
+            ("keep-alive: timeout=\"7\",max=2", Some(7)),
+            ("Keep-Alive: timeout=0", Some(0)),
+            ("Keep-Alive: timeout=+5", None),
+            ("Keep-Alive: timeout=", None),
+            ("Keep-Alive: max=100", None),
+            ("Keep-Alive: 300", None),
+            ("Keep-Alive: timeout=99999999999999999999", None),
+        ] {
+            let head = with(&format!("{field}\r\nContent-Length: 0\r\n"));
+            assert_eq!(head.keeps, seconds.map(Duration::from_secs), "{field}");
+            assert_eq!(head.reuse, Reuse::Yes, "{field}");
         }
     }
 

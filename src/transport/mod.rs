@@ -88,6 +88,8 @@ struct Open {
     // By the clock that goes on while the machine sleeps: the peer's does.
     since: BootInstant,
     last_used: BootInstant,
+    /// For how long it may be unused, as its peer has said.
+    kept: Limit,
 }
 
 /// One exchange to make: the bytes of the user, what the fetch asks for, and its bounds.
@@ -110,6 +112,8 @@ struct Progress {
     sent: bool,
     /// Bytes of an answer were read, as they are above TLS.
     received: bool,
+    /// How long the service says that it keeps the connection unused.
+    keeps: Option<Duration>,
 }
 
 impl Transport {
@@ -215,7 +219,8 @@ impl Transport {
     /// Closes a kept connection that is too old, was unused for too long, or may be cut off.
     fn retire(&self, connection: &mut Connection, now: BootInstant) {
         let Some(open) = &connection.open else { return };
-        let reason = if now.since(open.last_used) >= self.settings.idle_timeout {
+        let unused = now.since(open.last_used);
+        let reason = if unused >= self.settings.idle_timeout || open.kept.is_reached(unused) {
             CloseReason::Idle
         } else if self.settings.max_lifetime.is_reached(now.since(open.since)) {
             CloseReason::Lifetime
@@ -243,7 +248,7 @@ impl Transport {
             None => {
                 let stream = self.connector().connect(state)?;
                 let now = BootInstant::now();
-                Open { stream, since: now, last_used: now }
+                Open { stream, since: now, last_used: now, kept: Limit::None }
             }
         };
         state.enter(Phase::Send);
@@ -252,7 +257,10 @@ impl Transport {
             self.connector().came_to_nothing(&open.stream, state);
         }
         match close {
-            None => connection.open = Some(open),
+            None => {
+                open.kept = progress.keeps.map_or(Limit::None, usable_for);
+                connection.open = Some(open);
+            }
             Some(reason) => open.stream.set_close_reason(reason),
         }
         result
@@ -285,6 +293,7 @@ impl Transport {
             Ok(answer) => answer,
             Err(failure) => return (Err(failure), Some(CloseReason::Failed)),
         };
+        progress.keeps = head.keeps;
         let is_early = unsent.is_some();
         state.enter(Phase::Body);
         let (result, is_read) = self.take_answer(stream, state, &head, unsent);
@@ -344,6 +353,13 @@ impl Connection {
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }
+}
+
+/// How long a connection is used of the time for which its peer keeps it unused. In the last second, or
+/// half of the time, it may be closed while a request is on its way.
+fn usable_for(keeps: Duration) -> Limit {
+    const MARGIN: Duration = Duration::from_secs(1);
+    Limit::After(keeps - MARGIN.min(keeps / 2))
 }
 
 /// A kept connection, if it is open and nothing has come over it since its last answer: that would be
