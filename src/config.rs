@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
+use http::uri::Authority;
 
 use crate::deadline::Limit;
 use crate::error::Error;
@@ -286,25 +287,37 @@ fn parse_base_url(name: &str, url: &str) -> Result<Uri, Error> {
         return Err(refuse("its scheme is not http or https"));
     }
     let authority = uri.authority().ok_or_else(|| refuse("the value has no host"))?;
-    let host = authority.host();
-    if host.is_empty() || host.contains(['[', ']']) && !is_bracketed_address(host) {
-        return Err(refuse("the value has no host"));
-    }
     if authority.as_str().contains('@') {
         return Err(refuse("the value holds a user name"));
     }
-    let rest = &authority.as_str()[host.len()..];
-    let is_port = |text: &str| text.is_empty() || text.parse().is_ok_and(|port: u16| port > 0);
-    if !rest.is_empty() && !rest.strip_prefix(':').is_some_and(is_port) {
-        return Err(refuse("its port is not 1 to 65535"));
-    }
+    host_and_port(authority).map_err(refuse)?;
     if uri.query().is_some() || url.contains('#') {
         return Err(refuse("the value has a query or fragment"));
     }
     Ok(uri)
 }
 
-/// The parser of URLs looks at no more than that the brackets are balanced.
+/// What an authority names, behind a user if there is one; or why it names nothing. The parser of URLs
+/// lets a host without a sense pass, and a port that is none, in whose place it tells of no port.
+pub(crate) fn host_and_port(authority: &Authority) -> Result<(&str, Option<u16>), &'static str> {
+    let host = authority.host();
+    if host.is_empty() || host.contains(['[', ']']) && !is_bracketed_address(host) {
+        return Err("the value has no host");
+    }
+    let text = authority.as_str();
+    let text = text.rsplit_once('@').map_or(text, |(_, behind)| behind);
+    match text[host.len()..].strip_prefix(':') {
+        // Nothing behind the colon is the scheme's own port (RFC 3986, section 3.2.3).
+        Some("") => Ok((host, None)),
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let port = digits.parse().ok().filter(|&port| port > 0);
+            port.map(|port| (host, Some(port))).ok_or("its port is not 1 to 65535")
+        }
+        None if text.len() == host.len() => Ok((host, None)),
+        _ => Err("its port is not 1 to 65535"),
+    }
+}
+
 fn is_bracketed_address(host: &str) -> bool {
     let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     inside.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
@@ -483,6 +496,7 @@ mod tests {
             ("https://host:0", "port"),
             ("https://host:65536", ""),
             ("https://host:port", ""),
+            ("https://host:+8", ""),
             ("https://user:secret@host", "user name"),
             ("https://host/?v=0", "query"),
             ("https://host/#top", "fragment"),

@@ -79,6 +79,25 @@ fn connect<T>(fd: RawFd, address: &T) -> io::Result<()> {
     check(unsafe { libc::connect(fd, ptr::from_ref(address).cast(), length) }).map(drop)
 }
 
+/// Receives what is there, without waiting whatever the socket's mode: that belongs to all copies of the
+/// socket, those of other processes too.
+pub fn receive(socket: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+    let (fd, room) = (socket.as_raw_fd(), into.as_mut_ptr().cast());
+    // SAFETY: `into` has as much room as its length says.
+    amount(unsafe { libc::recv(fd, room, into.len(), libc::MSG_DONTWAIT) })
+}
+
+/// Sends as much as the system takes, without waiting, and raises no SIGPIPE.
+pub fn send(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: `bytes` has as many bytes as its length says.
+    amount(unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) })
+}
+
+fn amount(result: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
 /// Looks a host's name up; blocks as long as it likes.
 pub type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
@@ -277,6 +296,20 @@ mod tests {
         assert_eq!(wait_ready(&sources, Deadline::NEVER).unwrap(), 1);
         assert!(stream.take_error().unwrap().is_none());
         assert!(stream.peer_addr().is_ok());
+    }
+
+    #[test]
+    fn a_socket_that_somebody_has_made_block_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let error = receive(&stream, &mut [0]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        let error = loop {
+            if let Err(error) = send(&stream, &[0; 1 << 16]) {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -255,6 +255,22 @@ fn a_body_in_gzip_is_good() {
 }
 
 #[test]
+fn gzip_may_hold_several_members_and_an_empty_one_and_nothing_else_behind_them() {
+    let (head, tail) = SAMPLE.as_bytes().split_at(SAMPLE.len() / 2);
+    for members in [
+        vec![gzip(head), gzip(tail)],
+        vec![gzip(head), gzip(b""), gzip(tail)],
+        vec![gzip(SAMPLE.as_bytes()), gzip(b"")],
+    ] {
+        let variants = outcome(gzipped(&members.concat())).expect("it is whole");
+        assert_eq!(variants.get("a").unwrap().value().unwrap().as_str(), "é");
+    }
+    for garbage in [&b"x"[..], b"\r\n", b"\x1f\x8b", b"\x1f\x8b\x08\x00 this is no member"] {
+        refuse(gzipped(&[&gzip(SAMPLE.as_bytes()), garbage].concat()), "gzip");
+    }
+}
+
+#[test]
 fn gzip_that_is_cut_at_any_place_is_an_invalid_response() {
     let whole = gzip(SAMPLE.as_bytes());
     let service = MockService::start(Script::service());

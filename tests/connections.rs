@@ -452,6 +452,33 @@ fn a_whole_extra_answer_in_a_second_write_before_the_next_request_is_never_anyon
     assert_eq!(stale_repeats(&client), 0);
 }
 
+#[test]
+fn a_body_where_none_can_be_that_comes_late_is_not_taken_for_the_next_answer() {
+    for head in [
+        "HTTP/1.1 204 No Content\r\nContent-Length: $\r\n\r\n",
+        "HTTP/1.1 304 Not Modified\r\nContent-Length: $\r\n\r\n",
+        "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ] {
+        let (url, _told) = bare_service(move |stream, number| {
+            let body = format!(r#"{{"own":{{"key":"{number}"}}}}"#);
+            let length = body.len();
+            if number == 1 {
+                let head = head.replace('$', &crossed().len().to_string());
+                stream.write_all(head.as_bytes()).unwrap();
+                thread::sleep(millis(50));
+                let _ = stream.write_all(crossed().as_bytes());
+            } else {
+                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        let client = Settings::default().client_at(&url);
+        assert_eq!(error(&fetch(&client)).status, Status::HttpStatus);
+        let fetched = fetch(&client);
+        assert!(variants(&fetched).get("own").is_some(), "{head}");
+    }
+}
+
 // Framing.
 
 #[test]
@@ -547,6 +574,23 @@ fn a_connection_that_was_unused_for_longer_than_the_idle_timeout_is_not_used_aga
     assert_eq!((opened(&client), service.connections_accepted()), (2, 2));
     assert_eq!(client.metrics().connections_closed(CloseReason::Idle), 2);
     assert_eq!(client.gauges().idle, 0);
+    check_books(&client);
+}
+
+#[test]
+fn a_connection_is_not_used_when_its_service_is_about_to_close_it() {
+    let answer = Answer::reply(200, &[("Keep-Alive", "timeout=1, max=100")], "{}");
+    let service = MockService::start(Script::answers([answer]));
+    let client = client(&service);
+    let fetch = || assert!(fetch(&client).result.is_ok());
+    fetch();
+    fetch();
+    assert_eq!(service.connections_accepted(), 1);
+    thread::sleep(millis(600)); // the second half of its second has begun
+    fetch();
+    assert_eq!(service.connections_accepted(), 2);
+    assert_eq!(client.metrics().connections_closed(CloseReason::Idle), 1);
+    assert_eq!(stale_repeats(&client), 0);
     check_books(&client);
 }
 

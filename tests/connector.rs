@@ -3,10 +3,11 @@
 
 mod support;
 
-use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::io::{self, ErrorKind, Read};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use experiment::client::Client;
@@ -19,6 +20,7 @@ use experiment::options::FetchOptions;
 use experiment::timings::Phase;
 use mock_service::{Answer, MockService, Script, Step};
 use support::net::{Dropping, connecting_to};
+use support::tls::{Authority, NAMES, TlsServer};
 use support::{
     LOCALHOST, PROMISE, SLACK, TRIES, client, config, fetch, named_url, on_time, resolve_to, timed,
     wait_until,
@@ -450,4 +452,53 @@ fn addresses_that_were_tried_in_vain_come_last_the_next_time() {
     let fetches = (1..=10).find(|_| fetch(&client).is_ok());
     assert!(fetches.is_some_and(|fetches| fetches > 1), "{fetches:?}");
     assert_eq!(client.metrics().failures(Status::Timeout), fetches.unwrap_or(0) - 1);
+}
+
+/// What accepts connections at an address and does not serve them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum HalfAlive {
+    Silent,
+    Ends,
+}
+
+fn half_alive(address: SocketAddr, how: HalfAlive) {
+    let listener = TcpListener::bind(address).unwrap();
+    thread::spawn(move || {
+        let mut held = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            match how {
+                HalfAlive::Silent => held.push(stream),
+                HalfAlive::Ends => drop(stream.read(&mut [0; 4096])),
+            }
+        }
+    });
+}
+
+#[test]
+fn an_address_that_accepts_and_does_not_serve_costs_one_attempt_and_not_every_one() {
+    let authority = Authority::new();
+    for how in [HalfAlive::Silent, HalfAlive::Ends] {
+        let plain = MockService::start(Script::service());
+        let tls = TlsServer::start(authority.certify(&NAMES).server_config(rustls::ALL_VERSIONS));
+        for (scheme, address) in [("http", plain.address()), ("https", tls.address)] {
+            for dead in [DEAD, DEAD_TOO] {
+                half_alive(SocketAddr::new(dead, address.port()), how);
+            }
+            let mut settings = config(&named_url(scheme, NAMES[0], address));
+            settings.set_ca_file(authority.file()).unwrap();
+            settings.set_fetch_timeout(200).unwrap();
+            settings.set_fetch_retry_timeout(200).unwrap();
+            settings.set_fetch_retry_backoff_min(0).unwrap();
+            settings.set_fetch_retries(2).unwrap();
+            settings.set_connection_idle_timeout(0).unwrap(); // each fetch has a connection of its own
+            resolve_to(&mut settings, &[DEAD, DEAD_TOO, LOCALHOST]);
+            let client = client(&settings);
+            let attempts = || fetch(&client).map(|fetched| fetched.attempts);
+            assert_eq!(attempts().unwrap(), 3, "{scheme}, {how:?}");
+            for _ in 0..3 {
+                assert_eq!(attempts().unwrap(), 1, "{scheme}, {how:?}");
+            }
+            assert_eq!(client.metrics().lookups.value(), 1, "it is no reason to ask anew");
+        }
+    }
 }

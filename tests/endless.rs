@@ -262,6 +262,73 @@ fn an_early_answer_comes_through_tls_too_and_tickets_are_none() {
     assert_eq!(error.http_status, Some(413), "{error}");
 }
 
+/// A service that begins its answer with the first bytes of a request, and goes on with it, piece by
+/// piece, once so much more of the request has come.
+fn answering_in_turn(pieces: &'static [(&'static str, usize)]) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            for &(piece, bytes) in pieces {
+                let _ = std::io::copy(&mut (&stream).take(bytes as u64), &mut std::io::sink());
+                let _ = stream.write_all(piece.as_bytes());
+                thread::sleep(millis(20)); // until the buffers are full
+            }
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    });
+    address
+}
+
+#[test]
+fn an_answer_that_begins_early_and_waits_for_the_rest_of_the_request_gets_it() {
+    const REST: usize = 7_800_000;
+    for pieces in [
+        &[("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", 1000), ("{}", REST)][..],
+        &[("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{", 1000), ("}", REST)],
+        &[("HTTP/1.1 200 OK\r\nContent-Le", 1000), ("ngth: 2\r\n\r\n{}", REST)],
+        &[
+            ("HTTP/1.1 100 Continue\r\n", 1000),
+            ("\r\nHTTP/1.1 200 OK\r\n", REST),
+            ("Content-Length: 2\r\n\r\n{}", 1),
+        ],
+        &[
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", 1000),
+            ("1\r\n}\r\n0\r\n\r\n", REST),
+        ],
+    ] {
+        let url = format!("http://{}", answering_in_turn(pieces));
+        let client = client(&bounded(&url, millis(3000)));
+        let fetched = client.fetch(&very_large_user(), &FetchOptions::default());
+        assert!(fetched.result.is_ok(), "{pieces:?}: {:?}", fetched.result);
+    }
+}
+
+#[test]
+fn an_early_answer_that_waits_for_the_rest_of_the_request_gets_it_through_tls_too() {
+    let authority = Authority::new();
+    let server = server_of(&authority, |_, mut stream| {
+        let _ = stream.read(&mut [0; 1000]);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
+        thread::sleep(millis(50)); // until the buffers are full
+        let _ = std::io::copy(&mut (&mut stream).take(7_800_000), &mut std::io::sink());
+        let _ = stream.write_all(b"{}");
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let client = client(&trusting(&authority, &server, millis(3000)));
+    let fetched = client.fetch(&very_large_user(), &FetchOptions::default());
+    assert!(fetched.result.is_ok(), "{:?}", fetched.result);
+}
+
+#[test]
+fn an_early_answer_that_takes_nothing_more_and_does_not_end_costs_no_more_than_the_bound() {
+    let says = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{";
+    let client = client(&bounded(&format!("http://{}", speaking_early(says)), BOUND));
+    let user = very_large_user();
+    let error = failure(within(BOUND, || client.fetch(&user, &FetchOptions::default())));
+    assert_eq!(error.status, Status::Timeout);
+}
+
 #[test]
 fn an_interim_answer_while_the_request_is_sent_lets_it_go_on() {
     let service = MockService::start(Script::answers([Answer::steps([

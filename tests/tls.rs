@@ -4,25 +4,27 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use experiment::client::Client;
 use experiment::config::Config;
 use experiment::error::{Error, Status};
+use experiment::logger::Level;
 use experiment::metrics::CloseReason;
 use experiment::model::User;
 use experiment::options::FetchOptions;
 use experiment::timings::Phase;
 use mock_service::{MockService, Script};
-use rustls::ProtocolVersion;
 use rustls::version::{TLS12, TLS13};
+use rustls::{ProtocolVersion, ServerConfig, ServerConnection};
 use support::tls::{
     Authority, Identity, NAMES, TlsServer, answer, expired, not_yet_valid, read_request, serve,
 };
-use support::{LOCALHOST, client, config, fetch, resolve_to, wait_until};
+use support::{LOCALHOST, bounded, client, config, fetch, named_url, resolve_to, wait_until};
 
 const BOTH: [&rustls::SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
 
@@ -163,9 +165,12 @@ fn a_server_that_asks_for_a_certificate_gets_none_and_one_that_insists_is_a_tls_
         let server = start(true);
         fetch(&client(&trusting(&authority, &server.named_url()))).unwrap();
 
+        // Its alert is what counts, also where it stops listening before our part of the handshake is out.
         let server = start(false);
-        let error = failure(&client(&trusting(&authority, &server.named_url())));
-        is_final_tls_failure(&error, "CertificateRequired");
+        for _ in 0..30 {
+            let error = failure(&client(&trusting(&authority, &server.named_url())));
+            is_final_tls_failure(&error, "CertificateRequired");
+        }
     }
 }
 
@@ -194,6 +199,17 @@ fn the_name_is_sent_to_the_server_and_an_address_is_not() {
     fetch(&client(&trusting(&authority, &server.url()))).unwrap();
     let names = server.seen.names.lock().unwrap();
     assert_eq!(names[..], [Some("service.test".to_owned()), None]);
+}
+
+#[test]
+fn a_dot_at_the_end_of_a_name_is_none_of_its_certificates() {
+    let authority = Authority::new();
+    for version in BOTH {
+        let server = TlsServer::start(authority.certify(&NAMES).server_config(&[version]));
+        let url = named_url("https", "service.test.", server.address);
+        fetch(&client(&trusting(&authority, &url))).unwrap();
+        assert_eq!(*server.seen.names.lock().unwrap(), [Some("service.test".to_owned())]);
+    }
 }
 
 #[test]
@@ -229,6 +245,210 @@ fn sessions_are_resumed_by_all_connections_of_a_client() {
         println!("{version:?}: {full} full handshakes, {resumed} resumed");
         assert_eq!(full + resumed, 13);
         assert!(full <= 4 && resumed >= 9, "{full} full, {resumed} resumed");
+    }
+}
+
+/// How a server treats whoever wants to resume a session: it should shake hands anew.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Refusal {
+    Alert,
+    End,
+    Silence,
+}
+
+/// Whether this greeting asks for a session to be resumed: by an identifier or a ticket (TLS 1.2), or by
+/// a key that both know (1.3).
+fn asks_to_resume(hello: &[u8]) -> bool {
+    const TICKET: u16 = 35;
+    const KNOWN_KEY: u16 = 41;
+    let number = |at: usize| u16::from_be_bytes([hello[at], hello[at + 1]]);
+    let mut at = 5 + 4 + 2 + 32; // record, message, version, random
+    at += 1 + usize::from(hello[at]); // session
+    at += 2 + usize::from(number(at)); // cipher suites
+    at += 1 + usize::from(hello[at]); // compressions
+    at += 2;
+    while at + 4 <= hello.len() {
+        let (kind, length) = (number(at), number(at + 2));
+        if kind == KNOWN_KEY || kind == TICKET && length > 0 {
+            return true;
+        }
+        at += 4 + usize::from(length);
+    }
+    false
+}
+
+/// The first record that is to be read, left where it is.
+fn peek_record(stream: &TcpStream) -> Vec<u8> {
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let amount = stream.peek(&mut buffer).unwrap();
+        let whole = 5 + usize::from(u16::from_be_bytes([buffer[3], buffer[4]]));
+        if amount == 0 || amount >= 5 && amount >= whole {
+            return buffer[..amount].to_vec();
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A server that answers one request on each connection, and resumes no session.
+fn resuming_nothing(config: ServerConfig, refusal: Refusal) -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let config = Arc::new(config);
+    thread::spawn(move || {
+        let mut held = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            let hello = peek_record(&stream);
+            if !hello.is_empty() && asks_to_resume(&hello) {
+                match refusal {
+                    // A fatal handshake_failure.
+                    Refusal::Alert => stream.write_all(b"\x15\x03\x03\0\x02\x02\x28").unwrap(),
+                    Refusal::End => {}
+                    Refusal::Silence => held.push(stream),
+                }
+                continue;
+            }
+            let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = rustls::StreamOwned::new(connection, stream);
+            if let Some(body) = read_request(&mut stream) {
+                stream.write_all(answer(&body).as_bytes()).unwrap();
+                stream.conn.send_close_notify();
+                stream.flush().unwrap();
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn a_server_that_resumes_no_session_and_does_not_say_so_costs_no_fetch_but_the_one_it_keeps_waiting()
+ {
+    let authority = Authority::new();
+    for version in BOTH {
+        for refusal in [Refusal::Alert, Refusal::End, Refusal::Silence] {
+            let config = authority.certify(&NAMES).server_config(&[version]);
+            let url = format!("https://{}", resuming_nothing(config, refusal));
+            let mut settings = bounded(&url, Duration::from_millis(500));
+            settings.set_ca_file(authority.file()).unwrap();
+            let client = client(&settings);
+            let results: Vec<_> = (0..6).map(|_| fetch(&client).map(drop)).collect();
+            let statuses = results.iter().map(|it| it.as_ref().err().map(|error| error.status));
+            let waited = (refusal == Refusal::Silence).then_some(Status::Timeout);
+            // The one that succeeds by a whole handshake is left a session for the next.
+            let expected = [None, waited, None, waited, None, waited];
+            assert_eq!(statuses.collect::<Vec<_>>(), expected, "{version:?}, {refusal:?}");
+        }
+    }
+}
+
+#[test]
+fn a_certificate_that_is_refused_is_looked_at_once_even_if_a_session_was_resumed_before() {
+    let authority = Authority::new();
+    let good = authority.certify(&NAMES).server_config(&BOTH);
+    let bad = authority.certify(&["other.test"]).server_config(&BOTH);
+    let (good, bad) = (Arc::new(good), Arc::new(bad));
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&accepted);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let number = count.fetch_add(1, Ordering::SeqCst);
+            let config = if number == 0 { &good } else { &bad };
+            let connection = ServerConnection::new(Arc::clone(config)).unwrap();
+            let mut stream = rustls::StreamOwned::new(connection, stream);
+            if let Some(body) = read_request(&mut stream) {
+                stream.write_all(answer(&body).as_bytes()).unwrap();
+                stream.conn.send_close_notify();
+                stream.flush().unwrap();
+            }
+        }
+    });
+    let client = client(&trusting(&authority, &url));
+    fetch(&client).unwrap();
+    is_final_tls_failure(&failure(&client), "not valid for name");
+    assert_eq!(accepted.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_kept_connection_that_ends_by_an_alert_is_replaced_within_the_attempt() {
+    let authority = Authority::new();
+    for version in BOTH {
+        let config = authority.certify(&NAMES).server_config(&[version]);
+        let server = TlsServer::start_with(config, |number, mut stream| {
+            if number > 1 {
+                return serve(&Default::default(), stream);
+            }
+            let body = read_request(&mut stream).unwrap();
+            stream.write_all(answer(&body).as_bytes()).unwrap();
+            read_request(&mut stream).unwrap();
+            // What is no record at all makes the server send a fatal alert of its own.
+            let _ = stream
+                .conn
+                .read_tls(&mut &b"\x17\x03\x03\0\x20 this cannot be decrypted at all"[..]);
+            assert!(stream.conn.process_new_packets().is_err());
+            while stream.conn.wants_write() {
+                stream.conn.write_tls(&mut stream.sock).unwrap();
+            }
+            let _ = stream.sock.read_to_end(&mut Vec::new());
+        });
+        let client = client(&trusting(&authority, &server.named_url()));
+        fetch(&client).unwrap();
+        let fetched = fetch(&client).unwrap_or_else(|error| panic!("{version:?}: {error}"));
+        assert!(!fetched.timings.reused);
+        assert_eq!(client.metrics().stale_repeats.value(), 1);
+    }
+}
+
+#[test]
+fn new_keys_before_every_answer_cost_no_fetch() {
+    let authority = Authority::new();
+    let config = authority.certify(&NAMES).server_config(&[&TLS13]);
+    let server = TlsServer::start_with(config, |_, mut stream| {
+        while let Some(body) = read_request(&mut stream) {
+            if stream.conn.refresh_traffic_keys().is_err() {
+                return;
+            }
+            stream.write_all(answer(&body).as_bytes()).unwrap();
+        }
+    });
+    let client = client(&trusting(&authority, &server.named_url()));
+    for number in 0..100 {
+        fetch(&client).unwrap_or_else(|error| panic!("{number}: {error}"));
+    }
+    println!("{} connections", client.metrics().connections_opened.value());
+}
+
+#[test]
+fn a_connection_with_a_part_of_a_record_on_it_is_not_used_again() {
+    let authority = Authority::new();
+    for version in BOTH {
+        let config = authority.certify(&NAMES).server_config(&[version]);
+        let (told, sent) = std::sync::mpsc::channel();
+        let told = std::sync::Mutex::new(told);
+        let server = TlsServer::start_with(config, move |number, mut stream| {
+            let body = read_request(&mut stream).unwrap();
+            stream.write_all(answer(&body).as_bytes()).unwrap();
+            if number == 1 {
+                // An answer that nobody asked for, in two halves with the next request between them.
+                let extra = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
+                let mut record = Vec::new();
+                stream.conn.writer().write_all(extra.as_bytes()).unwrap();
+                while stream.conn.wants_write() {
+                    stream.conn.write_tls(&mut record).unwrap();
+                }
+                stream.sock.write_all(&record[..20]).unwrap();
+                told.lock().unwrap().send(()).unwrap();
+                let _ = stream.sock.read(&mut [0]);
+                let _ = stream.sock.write_all(&record[20..]);
+            }
+            serve(&Default::default(), stream);
+        });
+        let client = client(&trusting(&authority, &server.named_url()));
+        fetch(&client).unwrap();
+        sent.recv().unwrap();
+        fetch(&client).unwrap();
+        assert_eq!(client.metrics().connections_closed(CloseReason::Unclean), 1, "{version:?}");
     }
 }
 
@@ -493,6 +713,79 @@ fn a_byte_order_mark_hides_no_certificate() {
     let pem = std::fs::read(authority.file()).unwrap();
     let marked = [b"\xef\xbb\xbf", &pem[..]].concat();
     fetch(&trusting_file("mark", &marked, &server).unwrap()).unwrap();
+}
+
+#[test]
+fn a_ca_file_is_read_as_editors_and_tools_write_it() {
+    let authority = Authority::new();
+    let server = TlsServer::start(authority.certify(&NAMES).server_config(&BOTH));
+    let own = std::fs::read_to_string(authority.file()).unwrap();
+    let other = std::fs::read_to_string(Authority::new().file()).unwrap();
+    let spaced = own.replace("-----\n", "-----  \n");
+    for (name, pem) in [
+        ("comments", format!("# one\nsubject=CN = x\n{other}\n\n# another\n{own}# the end")),
+        ("lines of Windows", own.replace('\n', "\r\n")),
+        ("no line end at its end", own.trim_end().to_owned()),
+        ("spaces at the ends of lines", spaced),
+        ("a mark in the middle", format!("{other}\u{feff}{own}")),
+        ("an old label", own.replace(" CERTIFICATE", " X509 CERTIFICATE")),
+        (
+            "a key and a request beside it",
+            format!(
+                "{}{own}",
+                other
+                    .replace(" CERT", " PRIVATE KEY CERT")
+                    .replace("CERTIFICATE-", "-")
+                    .replace("KEY -", "KEY-")
+            ),
+        ),
+    ] {
+        let client = trusting_file("written", pem.as_bytes(), &server);
+        let client = client.unwrap_or_else(|error| panic!("{name}: {error}"));
+        fetch(&client).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn no_certificate_of_a_ca_file_is_passed_over_in_silence() {
+    let authority = Authority::new();
+    let server = TlsServer::start(authority.certify(&NAMES).server_config(&BOTH));
+    let own = std::fs::read_to_string(authority.file()).unwrap();
+    let other = std::fs::read_to_string(Authority::new().file()).unwrap();
+    let end = "-----END CERTIFICATE-----";
+    for (name, pem) in [
+        ("trusted", format!("{other}{}", own.replace(" CERT", " TRUSTED CERT"))),
+        ("indented", format!("{other}{}", own.replace("-----BEGIN", "  -----BEGIN"))),
+        ("glued", format!("{}{own}", other.trim_end())),
+        ("without an end", format!("{}{own}", other.replace(end, ""))),
+    ] {
+        let error = trusting_file("passed-over", pem.as_bytes(), &server).expect_err(name);
+        assert_eq!(error.status, Status::InvalidArgument, "{name}");
+    }
+}
+
+#[test]
+fn a_certificate_of_a_ca_file_that_cannot_be_used_is_warned_of() {
+    let authority = Authority::new();
+    let good = std::fs::read_to_string(authority.file()).unwrap();
+    let damaged = "-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n";
+    let file = std::env::temp_dir().join(format!("exp-damaged-{}.pem", std::process::id()));
+    std::fs::write(&file, format!("{damaged}{good}")).unwrap();
+    let lines = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let sink = Arc::clone(&lines);
+    let mut settings = config("https://service.test");
+    settings.set_ca_file(file.to_str().unwrap()).unwrap();
+    settings.set_log(
+        Level::Warn,
+        Arc::new(move |_, line: &str| sink.lock().unwrap().push(line.to_owned())),
+    );
+    let _client = Client::new("key", &settings).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let lines = lines.lock().unwrap();
+    assert!(
+        lines.len() == 1 && lines[0].contains("1 of its certificates cannot be used"),
+        "{lines:?}"
+    );
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use http::Uri;
+use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
 use zeroize::Zeroizing;
 
 use super::USER_AGENT;
@@ -18,6 +18,7 @@ use super::resolver::Resolver;
 use super::response;
 use super::socket::Socket;
 use super::stream::{Sent, Stream};
+use super::tls::Tls;
 use super::wire::Wire;
 use crate::clock;
 use crate::deadline::Deadline;
@@ -53,28 +54,51 @@ impl Route {
 pub struct Connector<'a> {
     pub route: &'a Route,
     pub resolver: &'a Arc<Resolver>,
-    pub tls: Option<&'a Arc<ClientConfig>>,
+    pub tls: Option<&'a Tls>,
     pub shared: &'a Shared,
 }
 
 impl Connector<'_> {
-    /// A connection to the service, ready for a request.
+    /// A connection to the service, ready for a request. If a handshake fails, which may have been for
+    /// the session that it was to resume, the way is gone once more with a whole one.
     pub fn connect(&self, state: &mut ExchangeState) -> Result<Stream, Failure> {
+        let mut may_resume = false;
+        match self.connect_once(&mut may_resume, state) {
+            Err(failure)
+                if may_resume && state.ended().is_none() && !failure.is_of_certificate() =>
+            {
+                self.connect_once(&mut may_resume, state)
+            }
+            result => result,
+        }
+    }
+
+    /// `may_resume` becomes true when a handshake fails that may have been to resume a session.
+    fn connect_once(
+        &self,
+        may_resume: &mut bool,
+        state: &mut ExchangeState,
+    ) -> Result<Stream, Failure> {
         let Route { host, port, is_tls, proxy } = self.route;
         let Some(proxy) = proxy else {
             let stream = self.open(host, *port, state)?;
-            return if *is_tls { self.shake_hands(stream, host, state) } else { Ok(stream) };
+            return if *is_tls {
+                self.shake_hands(stream, host, may_resume, state)
+            } else {
+                Ok(stream)
+            };
         };
         state.peer = Peer::Proxy;
         let mut stream = self.open(&proxy.host, proxy.port, state)?;
         if proxy.is_tls {
-            stream = self.shake_hands(stream, &proxy.host, state)?;
+            stream = self.shake_hands(stream, &proxy.host, may_resume, state)?;
         }
         if *is_tls {
             state.enter(Phase::Connect); // the tunnel's turn, also after TLS with the proxy
-            tunnel(&mut stream, host, *port, proxy, state)?;
+            let tunnel = tunnel(&mut stream, host, *port, proxy, state);
+            tunnel.inspect_err(|_| self.came_to_nothing(&stream, state))?;
             state.peer = Peer::Service;
-            stream = self.shake_hands(stream, host, state)?;
+            stream = self.shake_hands(stream, host, may_resume, state)?;
         }
         state.peer = Peer::Service;
         Ok(stream)
@@ -95,25 +119,52 @@ impl Connector<'_> {
             Err(_) if state.is_stopped_by_caller() => {}
             Err(_) => self.resolver.distrust(host, &addresses[..race.tried]),
         }
-        let Racer { enlisted, stream, .. } = winner?;
-        let socket = Socket::new(stream, enlisted, Arc::clone(&self.shared.metrics));
+        let Racer { enlisted, stream, address } = winner?;
+        let socket = Socket::new(stream, address, enlisted, Arc::clone(&self.shared.metrics));
         Ok(Stream::new(Wire::Plain(socket)))
+    }
+
+    /// A new connection was accepted, and then gave no tunnel, no handshake or no byte of an answer: what
+    /// accepts at that address may be a middlebox, or a server that is half alive.
+    pub fn came_to_nothing(&self, stream: &Stream, state: &ExchangeState) {
+        let entry = match (&self.route.proxy, state.peer) {
+            (None, _) => &self.route.host,
+            (Some(proxy), Peer::Proxy) => &proxy.host,
+            (Some(proxy), Peer::Service) if !self.route.is_tls => &proxy.host,
+            // It is the service that fails, and which of its addresses is the proxy's affair.
+            (Some(_), Peer::Service) => return,
+        };
+        if !state.is_stopped_by_caller() {
+            self.resolver.demote(entry, stream.peer());
+        }
     }
 
     fn shake_hands(
         &self,
         stream: Stream,
         host: &str,
+        may_resume: &mut bool,
         state: &mut ExchangeState,
     ) -> Result<Stream, Failure> {
         state.enter(Phase::Tls);
         let fail = |error: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, error);
-        let config = self.tls.ok_or_else(|| io::Error::other("TLS was not set up"))?;
+        let tls = self.tls.ok_or_else(|| io::Error::other("TLS was not set up"))?;
+        let config = tls.config();
         let name = ServerName::try_from(bare(host).to_owned())
             .map_err(|_| fail(rustls::Error::General("the host is no name for TLS".to_owned())))?;
-        let tls = ClientConnection::new(Arc::clone(config), name).map_err(fail)?;
-        let mut stream = Stream::new(stream.into_wire().with_tls(tls));
-        stream.shake_hands(state)?;
+        let connection = ClientConnection::new(Arc::clone(&config), name).map_err(fail)?;
+        let mut stream = Stream::new(stream.into_wire().with_tls(connection));
+        let result = stream.shake_hands(state);
+        match &result {
+            Ok(()) => tls.succeeded(&config),
+            // The caller's wish says nothing of the sessions.
+            Err(_) if state.is_stopped_by_caller() => {}
+            Err(_) => {
+                *may_resume = tls.failed(&config);
+                self.came_to_nothing(&stream, state);
+            }
+        }
+        result?;
         Ok(stream)
     }
 }

@@ -81,9 +81,22 @@ impl Names {
 }
 
 impl Failure {
-    /// Whether the connection simply ended, as one does that was kept for too long.
+    /// Whether the connection ended, as one does that was kept for too long. With TLS it may end by an
+    /// alert, or by what is no good record any more; if there is more to it, a fresh one will show.
     pub fn is_end_of_connection(&self) -> bool {
-        matches!(self, Failure::Io(error) if is_end(error.kind()))
+        self.tls().is_some() || matches!(self, Failure::Io(error) if is_end(error.kind()))
+    }
+
+    /// Whether it is the peer's certificate that was refused.
+    pub fn is_of_certificate(&self) -> bool {
+        matches!(self.tls(), Some(rustls::Error::InvalidCertificate(_)))
+    }
+
+    fn tls(&self) -> Option<&rustls::Error> {
+        match self {
+            Failure::Io(error) => of_tls(error),
+            _ => None,
+        }
     }
 
     /// What the caller is told. `timeout` is the attempt's own bound, `max_bytes` the body's.
@@ -123,6 +136,10 @@ impl Failure {
     }
 }
 
+fn of_tls(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref())
+}
+
 const CUT: Refusal = "the connection closed before the body was complete";
 
 fn timed_out(phase: Phase, peer: Peer, timeout: Bound, names: &Names) -> Error {
@@ -159,7 +176,7 @@ fn proxy_refused(code: u16, names: &Names) -> Error {
 
 fn io_failed(error: &io::Error, state: &ExchangeState, names: &Names) -> Error {
     let (phase, peer) = (state.phase(), names.peer(state.peer));
-    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+    if let Some(error) = of_tls(error) {
         return tls_failed(error, &peer);
     }
     if phase == Phase::Body && error.kind() == io::ErrorKind::UnexpectedEof {

@@ -23,6 +23,8 @@ pub struct Head {
     /// Whether the connection goes on after the answer, and its end is told in exactly one way. If
     /// it is not, what follows may be a part of the body (RFC 9112, section 6.3).
     pub reuse: Reuse,
+    /// How long the service says that it keeps the connection unused.
+    pub keeps: Option<Duration>,
     pub coding: Coding,
     /// How long to leave the service alone.
     pub retry_after: Option<Duration>,
@@ -62,8 +64,12 @@ impl Head {
     /// Reads the head at the beginning of `input`, in which a minor version of HTTP/1 that is not
     /// known becomes 1.1, as RFC 9110, section 2.5, asks for.
     pub fn parse(input: &mut [u8]) -> Result<Parsed, Refusal> {
-        if input.starts_with(b"HTTP/1.") && matches!(input.get(7), Some(b'2'..=b'9')) {
-            input[7] = b'1';
+        // Empty lines before it are passed over (RFC 9112, section 2.2).
+        let start = input.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        if let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ b'2'..=b'9', ..] =
+            &mut input[start..]
+        {
+            *minor = b'1';
         }
         let mut fields = [httparse::EMPTY_HEADER; USUAL_FIELDS];
         match read(&mut fields, input)? {
@@ -119,7 +125,7 @@ fn understand(response: &httparse::Response<'_, '_>, length: usize) -> Result<Pa
     let mut fields = Fields::default();
     response.headers.iter().for_each(|header| fields.take(header));
     let framing = fields.framing(status);
-    let doubtful = fields.is_framed_twice(is_http_1_0);
+    let doubtful = fields.is_framed_twice(is_http_1_0) || fields.announces_a_body_of_none(status);
     let ends =
         fields.close || is_http_1_0 && !fields.keep_alive || framing == Ok(Framing::UntilClose);
     let head = Head {
@@ -130,6 +136,7 @@ fn understand(response: &httparse::Response<'_, '_>, length: usize) -> Result<Pa
             (false, true) => Reuse::Doubtful,
             (false, false) => Reuse::Yes,
         },
+        keeps: fields.keeps,
         coding: fields.coding,
         retry_after: fields.retry_after.and_then(|after| retry::retry_after(after, fields.date)),
     };
@@ -152,6 +159,7 @@ struct Fields<'a> {
     coding: Coding,
     close: bool,
     keep_alive: bool,
+    keeps: Option<Duration>,
     retry_after: Option<&'a str>,
     date: Option<&'a str>,
 }
@@ -182,6 +190,7 @@ impl<'a> Fields<'a> {
                     self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
+            10 if is("keep-alive") => self.keeps = members(header.value).find_map(kept_for),
             11 if is("retry-after") => self.retry_after = std::str::from_utf8(header.value).ok(),
             4 if is("date") => self.date = std::str::from_utf8(header.value).ok(),
             _ => {}
@@ -215,6 +224,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Whether a body is announced where none can be. A server that says so may well send it.
+    fn announces_a_body_of_none(&self, status: u16) -> bool {
+        matches!(status, 204 | 304) && (self.length > Some(0) || self.transfer_codings > 0)
+    }
+
     /// Whether the end of the body is told in more than one way, or in one that others may not know.
     fn is_framed_twice(&self, is_http_1_0: bool) -> bool {
         self.lengths > 1
@@ -234,6 +248,15 @@ impl Coding {
             _ => Coding::Other,
         }
     }
+}
+
+/// What a member of Keep-Alive says of the time (RFC 2068, section 19.7.1.1): `timeout=5`.
+fn kept_for(member: &[u8]) -> Option<Duration> {
+    let (name, value) = std::str::from_utf8(member).ok()?.split_once('=')?;
+    let is_time = name.trim().eq_ignore_ascii_case("timeout");
+    let seconds = value.trim().trim_matches('"');
+    let is_number = seconds.bytes().all(|byte| byte.is_ascii_digit());
+    is_time.then_some(seconds)?.parse().ok().filter(|_| is_number).map(Duration::from_secs)
 }
 
 /// The members of a list, the empty ones passed over (RFC 9110, section 5.6.1).
@@ -340,7 +363,10 @@ mod tests {
 
     #[test]
     fn a_later_minor_version_is_read_as_1_1_and_another_major_one_is_refused() {
-        assert_eq!(head("HTTP/1.7 204 OK\r\n\r\n").framing, Ok(Framing::Length(0)));
+        for before in ["", "\r\n", "\n\r\n"] {
+            let head = head(&format!("{before}HTTP/1.7 204 OK\r\n\r\n"));
+            assert_eq!(head.framing, Ok(Framing::Length(0)), "{before:?}");
+        }
         for version in ["HTTP/2.0", "HTTP/0.9", "HTTP/1.x", "http/1.1", "ICY"] {
             assert!(parse(&format!("{version} 200 OK\r\n\r\n")).is_err(), "{version}");
         }
@@ -349,8 +375,16 @@ mod tests {
     #[test]
     fn a_status_without_a_body_has_none() {
         for code in [204, 304] {
-            let head = head(&format!("HTTP/1.1 {code} X\r\nContent-Length: 5\r\n\r\n"));
-            assert_eq!(head.framing, Ok(Framing::Length(0)), "{code}");
+            for (fields, reuse) in [
+                ("", Reuse::Yes),
+                ("Content-Length: 0\r\n", Reuse::Yes),
+                ("Content-Length: 5\r\n", Reuse::Doubtful),
+                ("Transfer-Encoding: chunked\r\n", Reuse::Doubtful),
+            ] {
+                let head = head(&format!("HTTP/1.1 {code} X\r\n{fields}\r\n"));
+                assert_eq!(head.framing, Ok(Framing::Length(0)), "{code} {fields}");
+                assert_eq!(head.reuse, reuse, "{code} {fields}");
+            }
         }
     }
 
@@ -400,6 +434,25 @@ mod tests {
     fn what_is_not_the_grammar_of_a_field_is_refused() {
         for field in ["no colon", "Name : x", ": x", "a\u{0}: x", "a: x\u{0}", "a: x\ry"] {
             assert!(parse(&format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\n")).is_err(), "{field:?}");
+        }
+    }
+
+    #[test]
+    fn a_service_may_say_for_how_long_it_keeps_a_connection() {
+        for (field, seconds) in [
+            ("Keep-Alive: timeout=5", Some(5)),
+            ("Keep-Alive: max=100, Timeout = 15", Some(15)),
+            ("keep-alive: timeout=\"7\",max=2", Some(7)),
+            ("Keep-Alive: timeout=0", Some(0)),
+            ("Keep-Alive: timeout=+5", None),
+            ("Keep-Alive: timeout=", None),
+            ("Keep-Alive: max=100", None),
+            ("Keep-Alive: 300", None),
+            ("Keep-Alive: timeout=99999999999999999999", None),
+        ] {
+            let head = with(&format!("{field}\r\nContent-Length: 0\r\n"));
+            assert_eq!(head.keeps, seconds.map(Duration::from_secs), "{field}");
+            assert_eq!(head.reuse, Reuse::Yes, "{field}");
         }
     }
 

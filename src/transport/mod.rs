@@ -25,7 +25,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use zeroize::Zeroizing;
 
 use self::connector::{Connector, Route};
@@ -36,7 +35,8 @@ use self::head::{Head, Reuse};
 use self::request::Template;
 use self::resolver::Resolver;
 use self::response::Body;
-use self::stream::{Sent, Stream};
+use self::stream::{Sent, Stream, Unsent};
+use self::tls::Tls;
 use crate::cancel::Stop;
 use crate::clock::{self, BootInstant};
 use crate::config::Config;
@@ -55,7 +55,7 @@ const USER_AGENT: &str = concat!("libexperiment/", env!("CARGO_PKG_VERSION"));
 pub struct Transport {
     settings: Arc<Settings>,
     /// What a handshake is made with; `None` if none is.
-    tls: Option<Arc<ClientConfig>>,
+    tls: Option<Tls>,
     resolver: Arc<Resolver>,
     /// Connections that have been unused since before this are not used again: after it, one of them
     /// gave no byte of an answer in time, and what cut its path may have cut theirs.
@@ -88,6 +88,8 @@ struct Open {
     // By the clock that goes on while the machine sleeps: the peer's does.
     since: BootInstant,
     last_used: BootInstant,
+    /// For how long it may be unused, as its peer has said.
+    kept: Limit,
 }
 
 /// One exchange to make: the bytes of the user, what the fetch asks for, and its bounds.
@@ -110,6 +112,8 @@ struct Progress {
     sent: bool,
     /// Bytes of an answer were read, as they are above TLS.
     received: bool,
+    /// How long the service says that it keeps the connection unused.
+    keeps: Option<Duration>,
 }
 
 impl Transport {
@@ -130,7 +134,7 @@ impl Transport {
         if let Some(proxy) = route.proxy.as_ref().filter(|_| !route.is_tls) {
             template.forward_by(api_key, proxy);
         }
-        let tls = tls::config(config.ca_file.as_deref())?;
+        let tls = Tls::new(config.ca_file.as_deref(), &logger)?;
         let lookup = Arc::clone(&config.lookup);
         Ok(Transport {
             tls: route.needs_tls().then_some(tls),
@@ -153,7 +157,7 @@ impl Transport {
     pub fn in_child(&self, shared: Shared) -> Self {
         Transport {
             settings: Arc::clone(&self.settings),
-            tls: self.tls.as_deref().map(tls::in_child),
+            tls: self.tls.as_ref().map(Tls::in_child),
             resolver: self.resolver.in_child(Arc::clone(&shared.metrics)),
             suspect_until: Mutex::new(None),
             shared,
@@ -215,7 +219,8 @@ impl Transport {
     /// Closes a kept connection that is too old, was unused for too long, or may be cut off.
     fn retire(&self, connection: &mut Connection, now: BootInstant) {
         let Some(open) = &connection.open else { return };
-        let reason = if now.since(open.last_used) >= self.settings.idle_timeout {
+        let unused = now.since(open.last_used);
+        let reason = if unused >= self.settings.idle_timeout || open.kept.is_reached(unused) {
             CloseReason::Idle
         } else if self.settings.max_lifetime.is_reached(now.since(open.since)) {
             CloseReason::Lifetime
@@ -243,13 +248,19 @@ impl Transport {
             None => {
                 let stream = self.connector().connect(state)?;
                 let now = BootInstant::now();
-                Open { stream, since: now, last_used: now }
+                Open { stream, since: now, last_used: now, kept: Limit::None }
             }
         };
         state.enter(Phase::Send);
         let (result, close) = self.talk(&mut open.stream, state, exchange, output, progress);
+        if result.is_err() && !progress.reused && !progress.received {
+            self.connector().came_to_nothing(&open.stream, state);
+        }
         match close {
-            None => connection.open = Some(open),
+            None => {
+                open.kept = progress.keeps.map_or(Limit::None, usable_for);
+                connection.open = Some(open);
+            }
             Some(reason) => open.stream.set_close_reason(reason),
         }
         result
@@ -278,12 +289,14 @@ impl Transport {
         let asked = ask(stream, state, [output, rest]);
         progress.sent = stream.passed().sent > before.sent;
         progress.received = stream.passed().received > before.received;
-        let (head, is_early) = match asked {
+        let (head, unsent) = match asked {
             Ok(answer) => answer,
             Err(failure) => return (Err(failure), Some(CloseReason::Failed)),
         };
+        progress.keeps = head.keeps;
+        let is_early = unsent.is_some();
         state.enter(Phase::Body);
-        let (result, is_read) = self.take_answer(stream, state, &head);
+        let (result, is_read) = self.take_answer(stream, state, &head, unsent);
         let close = match (&result, head.reuse) {
             (Err(failure), _) if !matches!(failure, Failure::Status { .. }) => {
                 Some(CloseReason::Failed)
@@ -303,12 +316,13 @@ impl Transport {
         stream: &mut Stream,
         state: &mut ExchangeState,
         head: &Head,
+        unsent: Unsent<'_>,
     ) -> (Result<Vec<u8>, Failure>, bool) {
         let framing = match head.framing {
             Ok(framing) => framing,
             Err(why) => return (Err(Failure::Answer(why)), false),
         };
-        let mut body = Body::new(stream, state, framing);
+        let mut body = Body::new(stream, state, framing, unsent);
         let result = match head.status {
             200 => body.read_whole(head.coding, self.settings.max_response_bytes),
             // In the way of a request that a proxy forwards, it is the proxy's.
@@ -341,12 +355,24 @@ impl Connection {
     }
 }
 
+/// How long a connection is used of the time for which its peer keeps it unused. In the last second, or
+/// half of the time, it may be closed while a request is on its way.
+fn usable_for(keeps: Duration) -> Limit {
+    const MARGIN: Duration = Duration::from_secs(1);
+    Limit::After(keeps - MARGIN.min(keeps / 2))
+}
+
 /// A kept connection, if it is open and nothing has come over it since its last answer: that would be
 /// taken for the next one. The look goes through TLS, which has messages of its own to take in and
 /// may hold bytes that the socket no longer has.
 fn is_clean(mut open: Open, state: &mut ExchangeState) -> Option<Open> {
     let reason = match open.stream.fill_now(state) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(open),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            match open.stream.is_mid_record() {
+                false => return Some(open),
+                true => CloseReason::Unclean,
+            }
+        }
         // Much of what is no data is nothing that a good server sends unasked.
         Err(error) if error.kind() == io::ErrorKind::Interrupted => CloseReason::Unclean,
         Ok(1..) => CloseReason::Unclean,
@@ -356,24 +382,24 @@ fn is_clean(mut open: Open, state: &mut ExchangeState) -> Option<Open> {
     None
 }
 
-/// Sends a request, in pieces, and reads the head of its answer. True with an answer that came before
-/// all was sent: nobody listens to the rest.
-fn ask(
+/// Sends a request, in pieces, and reads the head of its answer; with one that came before all was sent
+/// comes the rest of the pieces.
+fn ask<'a>(
     stream: &mut Stream,
     state: &mut ExchangeState,
-    pieces: [&[u8]; 2],
-) -> Result<(Head, bool), Failure> {
-    for piece in pieces {
-        let mut unsent = piece;
-        while let Sent::Early(taken) = stream.send(unsent, state)? {
-            unsent = &unsent[taken..];
-            if let Some(head) = response::read_early_head(stream, state)? {
-                return Ok((head, true));
+    mut pieces: [&'a [u8]; 2],
+) -> Result<(Head, Unsent<'a>), Failure> {
+    for i in 0..pieces.len() {
+        while let Sent::Early(taken) = stream.send(pieces[i], state)? {
+            pieces[i] = &pieces[i][taken..];
+            if let Some(head) = response::parse_head(stream, state)? {
+                return Ok((head, Some(pieces)));
             }
         }
+        pieces[i] = &[];
     }
     state.enter(Phase::FirstByte);
-    Ok((response::read_head(stream, state)?, false))
+    Ok((response::read_head(stream, state)?, None))
 }
 
 /// Whether the request is to be repeated on a fresh connection: the kept one had ended before it

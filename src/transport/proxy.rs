@@ -9,7 +9,7 @@ use http::Uri;
 use percent_encoding::percent_decode_str;
 use zeroize::Zeroizing;
 
-use crate::config::Config;
+use crate::config::{Config, host_and_port};
 use crate::error::Error;
 
 /// A proxy that speaks HTTP, over TLS if it asks for that.
@@ -33,13 +33,13 @@ impl Proxy {
             "https" => true,
             _ => return None,
         };
-        let host = uri.host().filter(|host| !host.is_empty())?.to_owned();
-        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let (host, port) = host_and_port(uri.authority()?).ok()?;
+        let port = port.unwrap_or(if is_tls { 443 } else { 80 });
         let authorization = match uri.authority()?.as_str().rsplit_once('@') {
             Some((userinfo, _)) => Some(basic(userinfo)?),
             None => None,
         };
-        Some(Proxy { is_tls, host, port, authorization })
+        Some(Proxy { is_tls, host: host.to_owned(), port, authorization })
     }
 
     /// What messages call it: nothing of its credentials.
@@ -108,10 +108,12 @@ pub fn is_https(uri: &Uri) -> bool {
 /// Whether a `NO_PROXY` list names the host of `target`. Entries are separated by commas, semicolons or
 /// whitespace:
 /// `*` for every host; a host or domain, with or without a leading dot or `*.`, for it and all
-/// below it; either with a port for that port alone; a block of addresses (`10.0.0.0/8`).
+/// below it; either with a port for that port alone; an address in any of its spellings; a block of
+/// addresses (`10.0.0.0/8`). A dot at the end of a name, which makes it absolute, makes no difference.
 fn bypasses(list: &str, target: &Uri) -> bool {
     let host = target.host().unwrap_or_default().to_ascii_lowercase();
-    let host = host.trim_matches(['[', ']']);
+    let host = relative(unbracketed(&host));
+    let address = canonical(host);
     let port = target.port_u16().unwrap_or(if is_https(target) { 443 } else { 80 });
     let separates = |at: char| matches!(at, ',' | ';') || at.is_whitespace();
     list.split(separates).filter(|entry| !entry.is_empty()).any(|entry| {
@@ -128,16 +130,34 @@ fn bypasses(list: &str, target: &Uri) -> bool {
         if wanted_port.is_some_and(|wanted: u16| wanted != port) {
             return false;
         }
-        let name = name.trim_start_matches('*').trim_start_matches('.').trim_matches(['[', ']']);
+        let name = unbracketed(name.trim_start_matches('*').trim_start_matches('.'));
+        if address.is_some() && canonical(name) == address {
+            return true;
+        }
+        let name = relative(name);
         name.is_empty() && entry.starts_with('*')
             || host == name
             || !name.is_empty() && host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'))
     })
 }
 
+fn unbracketed(host: &str) -> &str {
+    host.trim_matches(['[', ']'])
+}
+
+fn relative(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+/// An address of IPv4 that is written as one of IPv6 is the same.
+fn canonical(host: &str) -> Option<IpAddr> {
+    host.parse().ok().map(|address: IpAddr| address.to_canonical())
+}
+
 /// Whether a host is an address in a block of them; `None` if one of the three is none.
 fn is_within(host: &str, network: &str, bits: &str) -> Option<bool> {
-    let (host, network) = (host.parse::<IpAddr>().ok()?, network.parse::<IpAddr>().ok()?);
+    let (host, network) =
+        (host.parse::<IpAddr>().ok()?, unbracketed(network).parse::<IpAddr>().ok()?);
     let bits: u32 = bits.parse().ok()?;
     match (host, network) {
         (IpAddr::V4(host), IpAddr::V4(network)) => Some(
@@ -208,6 +228,13 @@ mod tests {
             b"http://",
             b"http://u:%ff@p",
             b"ftp://p",
+            b"http://p:99999",
+            b"http://p:0",
+            b"http://p:+80",
+            b"http://p:80:81",
+            b"http://[fe80::1%25lo]:80",
+            b"http://[::1].p:80",
+            b"http://[::1]80",
         ] {
             let find =
                 |name: &str| (name == "HTTPS_PROXY").then(|| OsString::from_vec(value.to_vec()));
@@ -265,6 +292,24 @@ mod tests {
             ("10.1.2.3/32", "http://10.1.2.2", false),
             ("10.0.0.0/33", "http://10.0.0.0", false),
             ("fd00::/8", "http://[fd12::1]", true),
+            ("[fd00::]/8", "http://[fd12::1]", true),
+            ("FD00::/8", "http://[fd12::1]", true),
+            ("::1", "http://[0:0:0:0:0:0:0:1]:8080", true),
+            ("0:0::0:1", "http://[::1]", true),
+            ("[0::1]:8080", "http://[::1]:8080", true),
+            ("[0::1]:80", "http://[::1]:8080", false),
+            ("[::1]", "http://[::1]", true),
+            ("::7f00:1", "http://[::127.0.0.1]", true),
+            ("2001:DB8::A", "http://[2001:db8::a]", true),
+            ("::1", "http://[::2]", false),
+            ("127.0.0.1", "http://[::ffff:127.0.0.1]", true),
+            ("::ffff:127.0.0.1", "http://127.0.0.1", true),
+            ("127.0.0.1", "http://127.0.0.2", false),
+            ("amplitude.com.", "https://api.lab.amplitude.com", true),
+            ("amplitude.com", "https://api.lab.amplitude.com.", true),
+            (".amplitude.com.", "https://api.lab.amplitude.com.", true),
+            (".", "https://api.lab.amplitude.com.", false),
+            ("AMPLITUDE.com:443", "https://api.lab.amplitude.com", true),
             ("fd00::/8", "http://10.0.0.1", false),
             ("10.0.0.0/8", "http://name", false),
         ] {

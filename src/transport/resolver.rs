@@ -262,6 +262,15 @@ impl Resolver {
         }
     }
 
+    /// The address accepted a connection of which nothing came: the others come first the next time.
+    pub fn demote(&self, host: &str, address: IpAddr) {
+        if let Some(known) = self.state.lock().hosts.get_mut(host)
+            && let Some(i) = known.addresses.iter().position(|&known| known == address)
+        {
+            known.addresses[i..].rotate_left(1);
+        }
+    }
+
     /// Puts the address that accepted a connection in front, for the next time.
     pub fn prefer(&self, host: &str, address: IpAddr) {
         if let Some(known) = self.state.lock().hosts.get_mut(host) {
@@ -477,5 +486,21 @@ mod tests {
         assert_eq!(resolver.resolve("host", &mut state(LONG)).unwrap(), [ADDRESS, other]);
         resolver.prefer("host", other);
         assert_eq!(resolver.resolve("host", &mut state(LONG)).unwrap(), [other, ADDRESS]);
+    }
+
+    #[test]
+    fn an_address_of_which_nothing_came_comes_last() {
+        let addresses = [1, 2, 3].map(|last| IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, last)));
+        let [first, second, third] = addresses;
+        let (resolver, _) = resolver(move |_| Ok(addresses.to_vec()));
+        let resolved = || resolver.resolve("host", &mut state(LONG)).unwrap();
+        assert_eq!(resolved(), addresses);
+        resolver.demote("host", first);
+        assert_eq!(resolved(), [second, third, first]);
+        resolver.demote("host", third);
+        assert_eq!(resolved(), [second, first, third]);
+        resolver.demote("host", IpAddr::V6(std::net::Ipv6Addr::LOCALHOST));
+        resolver.demote("other", second);
+        assert_eq!(resolved(), [second, first, third]);
     }
 }

@@ -8,7 +8,7 @@ use super::exchange_state::ExchangeState;
 use super::failure::{Failure, Refused};
 use super::framing::Framing;
 use super::head::{Coding, Head, Parsed};
-use super::stream::{INPUT_BYTES, Stream};
+use super::stream::{INPUT_BYTES, Stream, Unsent};
 
 /// A body of another status than 200 up to this size is read off, if it is there already.
 const DRAINED_BYTES: u64 = 8 << 10;
@@ -33,23 +33,8 @@ pub fn read_head(stream: &mut Stream, state: &mut ExchangeState) -> Result<Head,
     }
 }
 
-/// The same once the peer has begun to speak while it should have listened: `None` if all that it
-/// said is that the request may go on.
-pub fn read_early_head(
-    stream: &mut Stream,
-    state: &mut ExchangeState,
-) -> Result<Option<Head>, Failure> {
-    loop {
-        match parse_head(stream, state)? {
-            Some(head) => return Ok(Some(head)),
-            None if stream.unread().is_empty() => return Ok(None),
-            None => fill_head(stream, state)?,
-        }
-    }
-}
-
 /// Reads the head from what is there; `None` if it is not whole.
-fn parse_head(stream: &mut Stream, state: &mut ExchangeState) -> Result<Option<Head>, Failure> {
+pub fn parse_head(stream: &mut Stream, state: &mut ExchangeState) -> Result<Option<Head>, Failure> {
     while !stream.unread().is_empty() {
         match Head::parse(stream.unread_mut()).map_err(Failure::Answer)? {
             Parsed::Final(head, length) => {
@@ -81,11 +66,18 @@ pub struct Body<'a> {
     stream: &'a mut Stream,
     state: &'a mut ExchangeState,
     framing: Framing,
+    unsent: Unsent<'a>,
 }
 
 impl<'a> Body<'a> {
-    pub fn new(stream: &'a mut Stream, state: &'a mut ExchangeState, framing: Framing) -> Self {
-        Body { stream, state, framing }
+    /// `unsent` is what goes on being sent while the body is read: it may depend on it.
+    pub fn new(
+        stream: &'a mut Stream,
+        state: &'a mut ExchangeState,
+        framing: Framing,
+        unsent: Unsent<'a>,
+    ) -> Self {
+        Body { stream, state, framing, unsent }
     }
 
     /// Whether all of it was read.
@@ -170,7 +162,11 @@ impl Read for Body<'_> {
                 return Ok(amount);
             }
             let most = into.len().min(plain);
-            if most < INPUT_BYTES {
+            if self.unsent.is_some() {
+                if self.stream.fill_and_send(&mut self.unsent, self.state)? == 0 {
+                    return self.ended();
+                }
+            } else if most < INPUT_BYTES {
                 if self.stream.fill(true, self.state)? == 0 {
                     return self.ended();
                 }

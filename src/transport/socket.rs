@@ -1,12 +1,12 @@
 //! A TCP connection that never blocks.
 
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io;
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use crate::metrics::{CloseReason, Metrics};
-use crate::sys::{Enlisted, Ours};
+use crate::sys::{self, Enlisted, Ours};
 
 /// Counts itself when it is made and when it is closed, and why.
 #[derive(Debug)]
@@ -15,15 +15,23 @@ pub struct Socket {
     stream: Ours<TcpStream>,
     metrics: Arc<Metrics>,
     sent: u64,
+    /// The address at its other end.
+    pub peer: IpAddr,
     /// What is counted when it is closed.
     pub close_reason: CloseReason,
 }
 
 impl Socket {
-    /// `stream` is connected and does not block.
-    pub fn new(stream: Ours<TcpStream>, enlisted: Enlisted, metrics: Arc<Metrics>) -> Self {
+    /// `stream` is connected to `peer` and does not block.
+    pub fn new(
+        stream: Ours<TcpStream>,
+        peer: IpAddr,
+        enlisted: Enlisted,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         metrics.connections_opened.increment();
-        Socket { _enlisted: enlisted, stream, metrics, sent: 0, close_reason: CloseReason::Failed }
+        let close_reason = CloseReason::Failed;
+        Socket { _enlisted: enlisted, stream, metrics, sent: 0, peer, close_reason }
     }
 
     pub fn fd(&self) -> RawFd {
@@ -32,12 +40,12 @@ impl Socket {
 
     /// Reads what is there; `WouldBlock` if nothing is, 0 at the end of the connection.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        uninterrupted(|| (&*self.stream).read(into))
+        uninterrupted(|| sys::receive(&self.stream, into))
     }
 
     /// Writes as much as the system takes; `WouldBlock` if it takes nothing.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let amount = uninterrupted(|| (&*self.stream).write(bytes))?;
+        let amount = uninterrupted(|| sys::send(&self.stream, bytes))?;
         self.sent += amount as u64;
         Ok(amount)
     }

@@ -3,6 +3,7 @@
 //! section 9.5).
 
 use std::io;
+use std::net::IpAddr;
 
 use super::exchange_state::ExchangeState;
 use super::wire::Wire;
@@ -42,6 +43,9 @@ pub enum Sent {
     Early(usize),
 }
 
+/// What of a request is still to be sent when its answer begins; `None` if nothing is.
+pub type Unsent<'a> = Option<[&'a [u8]; 2]>;
+
 impl Stream {
     pub fn new(wire: Wire) -> Self {
         Stream { wire, input: Box::default(), start: 0, end: 0, received: 0 }
@@ -49,6 +53,11 @@ impl Stream {
 
     pub fn into_wire(self) -> Wire {
         self.wire
+    }
+
+    /// The address at its other end.
+    pub fn peer(&self) -> IpAddr {
+        self.wire.socket().peer
     }
 
     pub fn set_close_reason(&mut self, reason: CloseReason) {
@@ -68,8 +77,17 @@ impl Stream {
                     self.wait(interest, state)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_end(error.kind()) => return Err(self.said_before(error, state)),
                 done => return done,
             }
+        }
+    }
+
+    /// Why the peer takes nothing any more: what it said of that before, by TLS, or else `error`.
+    fn said_before(&mut self, error: io::Error, state: &mut ExchangeState) -> io::Error {
+        match self.fill_now(state) {
+            Err(said) if said.kind() == io::ErrorKind::InvalidData => said,
+            _ => error,
         }
     }
 
@@ -79,6 +97,11 @@ impl Stream {
             Ok(()) => &[Interest::Readable],
             Err(_) => &[Interest::Readable, Interest::Writable],
         }
+    }
+
+    /// Whether a part of a record of TLS has come.
+    pub fn is_mid_record(&self) -> bool {
+        self.wire.is_mid_record()
     }
 
     /// What was read and not consumed.
@@ -170,6 +193,41 @@ impl Stream {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Reads more, and while there is nothing to read goes on sending: the peer may wait for the rest
+    /// of the request before it says the rest of its answer. 0 at the end.
+    pub fn fill_and_send(
+        &mut self,
+        unsent: &mut Unsent<'_>,
+        state: &mut ExchangeState,
+    ) -> io::Result<usize> {
+        loop {
+            match self.fill_now(state) {
+                Err(error) if is_not_yet(&error) => {}
+                filled => return filled,
+            }
+            self.send_more(unsent, state);
+            match unsent {
+                Some(_) => self.wait(&[Interest::Readable, Interest::Writable], state)?,
+                None => self.wait(&[Interest::Readable], state)?,
+            }
+        }
+    }
+
+    /// Sends what the peer takes now. One that takes nothing any more is only listened to.
+    fn send_more(&mut self, unsent: &mut Unsent<'_>, state: &mut ExchangeState) {
+        for piece in unsent.iter_mut().flatten() {
+            let mut taken = 0;
+            let result = self.hand_over(piece, &mut taken, state);
+            *piece = &piece[taken..];
+            match result {
+                Err(error) if is_not_yet(&error) => return,
+                Err(_) => break,
+                Ok(()) => {}
+            }
+        }
+        *unsent = None;
     }
 
     /// Writes until all is out, or `WouldBlock`.

@@ -27,10 +27,72 @@ use rustls::{
 use super::exchange_state::Bounds;
 use crate::clock;
 use crate::error::Error;
+use crate::logger::{Level, Logger};
+use crate::sync::Mutex;
 use crate::timings::Phase;
 
-/// The built-in roots (Mozilla's, as compiled in), or those of `ca_file` in their place.
-pub fn config(ca_file: Option<&str>) -> Result<Arc<ClientConfig>, Error> {
+/// What the handshakes of a client are made with, and the sessions that they may resume.
+pub struct Tls {
+    /// Holds no session that was ever kept: what a forked child begins with, which must not touch the
+    /// lock of its parent's.
+    unused: Arc<ClientConfig>,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    config: Arc<ClientConfig>,
+    /// Whether a handshake was made with it, so that the next may resume a session.
+    was_used: bool,
+}
+
+impl Tls {
+    /// The built-in roots (Mozilla's, as compiled in), or those of `ca_file` in their place.
+    pub fn new(ca_file: Option<&str>, logger: &Logger) -> Result<Self, Error> {
+        config(ca_file, logger).map(Tls::over)
+    }
+
+    pub fn in_child(&self) -> Self {
+        Tls::over(Arc::clone(&self.unused))
+    }
+
+    fn over(unused: Arc<ClientConfig>) -> Self {
+        let current = Current { config: without_sessions(&unused), was_used: false };
+        Tls { unused, current: Mutex::new(current) }
+    }
+
+    pub fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.current.lock().config)
+    }
+
+    /// A handshake was made with this configuration.
+    pub fn succeeded(&self, with: &Arc<ClientConfig>) {
+        let mut current = self.current.lock();
+        current.was_used |= Arc::ptr_eq(&current.config, with);
+    }
+
+    /// A handshake failed with this configuration. It may have been for a session that the server
+    /// cannot resume and does not pass over, as it should; so none of them is offered again, and the
+    /// next handshake is a whole one. True if it may go better.
+    pub fn failed(&self, with: &Arc<ClientConfig>) -> bool {
+        let mut current = self.current.lock();
+        if !Arc::ptr_eq(&current.config, with) {
+            return true; // somebody else has just found out
+        }
+        let was_used = current.was_used;
+        if was_used {
+            *current = Current { config: without_sessions(&self.unused), was_used: false };
+        }
+        was_used
+    }
+}
+
+fn without_sessions(config: &ClientConfig) -> Arc<ClientConfig> {
+    let mut config = config.clone();
+    config.resumption = Resumption::default();
+    Arc::new(config)
+}
+
+fn config(ca_file: Option<&str>, logger: &Logger) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(provider());
     let algorithms = provider.signature_verification_algorithms;
     let verifier = match ca_file {
@@ -40,7 +102,7 @@ pub fn config(ca_file: Option<&str>) -> Result<Arc<ClientConfig>, Error> {
             algorithms,
         },
         Some(path) => {
-            let (roots, named) = read_authorities(path)?;
+            let (roots, named) = read_authorities(path, logger)?;
             Verifier { roots, named, algorithms }
         }
     };
@@ -51,13 +113,6 @@ pub fn config(ca_file: Option<&str>) -> Result<Arc<ClientConfig>, Error> {
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     Ok(Arc::new(config))
-}
-
-/// The same for a forked child, which must not touch the lock of its parent's kept sessions.
-pub fn in_child(config: &ClientConfig) -> Arc<ClientConfig> {
-    let mut config = config.clone();
-    config.resumption = Resumption::default();
-    Arc::new(config)
 }
 
 /// All of ring but what signs, which only a client with a certificate of its own would need: 65 kB.
@@ -91,23 +146,66 @@ fn unix_time(now: SystemTime) -> Option<UnixTime> {
     now.duration_since(SystemTime::UNIX_EPOCH).ok().map(UnixTime::since_unix_epoch)
 }
 
-fn read_authorities(path: &str) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), Error> {
+fn read_authorities(
+    path: &str,
+    logger: &Logger,
+) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), Error> {
     let refuse = |why: String| Error::invalid_argument(format!("ca_file {path}: {why}"));
     let pem = fs::read(path).map_err(|error| refuse(format!("it cannot be read: {error}")))?;
-    // Editors put it there, and the first certificate would not be seen behind it.
-    let pem = pem.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&pem);
-    let named = CertificateDer::pem_slice_iter(pem)
+    let pem = plain_pem(&pem);
+    let named = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<Vec<_>, pem::Error>>()
         .map_err(|error| refuse(format!("it is no PEM file: {error}")))?;
+    // Whoever wrote it there wants it trusted; what the parser passed over must not go unsaid.
+    let begun = begun_certificates(&pem);
+    if begun > named.len() {
+        return Err(refuse(format!(
+            "of its {begun} certificates only {} can be read; each needs lines of its own, from \
+             -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----",
+            named.len()
+        )));
+    }
     if named.is_empty() {
         return Err(refuse("it holds no certificate".to_owned()));
     }
     let mut roots = RootCertStore::empty();
-    let (usable, _) = roots.add_parsable_certificates(named.iter().cloned());
+    let (usable, unusable) = roots.add_parsable_certificates(named.iter().cloned());
     if usable == 0 {
         return Err(refuse("none of its certificates can be used".to_owned()));
     }
+    if unusable > 0 {
+        logger.log(Level::Warn, || {
+            format!("ca_file {path}: {unusable} of its certificates cannot be used, {usable} can")
+        });
+    }
     Ok((roots, named))
+}
+
+/// A PEM file without the marks that editors put in front of a file, which come to stand in its middle
+/// when files are put together, and with the older label that OpenSSL also reads. Behind either, a
+/// certificate would not be seen.
+fn plain_pem(pem: &[u8]) -> Vec<u8> {
+    let without_marks = replaced(pem, b"\xef\xbb\xbf", b"");
+    replaced(&without_marks, b" X509 CERTIFICATE-----", b" CERTIFICATE-----")
+}
+
+fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut result = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.windows(from.len()).position(|window| window == from) {
+        result.extend_from_slice(&rest[..at]);
+        result.extend_from_slice(to);
+        rest = &rest[at + from.len()..];
+    }
+    result.extend_from_slice(rest);
+    result
+}
+
+/// How many certificates a PEM file says it holds, of whatever kind and wherever on their lines.
+fn begun_certificates(pem: &[u8]) -> usize {
+    let text = String::from_utf8_lossy(pem);
+    let labels = text.split("-----BEGIN ").skip(1).filter_map(|rest| rest.split("-----").next());
+    labels.filter(|label| label.ends_with("CERTIFICATE") && !label.contains('\n')).count()
 }
 
 /// webpki's verification, bounded in what it searches, with a look at the clock before each signature.

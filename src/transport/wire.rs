@@ -22,6 +22,40 @@ pub enum Wire {
 pub struct TlsWire {
     tls: ClientConnection,
     below: Wire,
+    records: Records,
+}
+
+/// How far into a record the peer is, whom TLS asks for whole ones.
+#[derive(Debug, Default)]
+struct Records {
+    header: [u8; 5],
+    /// Bytes of the header that were seen.
+    seen: usize,
+    /// Bytes that are to come behind it.
+    left: usize,
+}
+
+impl Records {
+    fn pass(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let taken = if self.seen < self.header.len() {
+                let room = &mut self.header[self.seen..];
+                let taken = room.len().min(bytes.len());
+                room[..taken].copy_from_slice(&bytes[..taken]);
+                self.seen += taken;
+                self.left = usize::from(u16::from_be_bytes([self.header[3], self.header[4]]));
+                taken
+            } else {
+                let taken = self.left.min(bytes.len());
+                self.left -= taken;
+                taken
+            };
+            bytes = &bytes[taken..];
+            if self.seen == self.header.len() && self.left == 0 {
+                self.seen = 0;
+            }
+        }
+    }
 }
 
 impl Wire {
@@ -41,7 +75,15 @@ impl Wire {
 
     /// TLS over this wire; the handshake is still to be made.
     pub fn with_tls(self, tls: ClientConnection) -> Wire {
-        Wire::Tls(Box::new(TlsWire { tls, below: self }))
+        Wire::Tls(Box::new(TlsWire { tls, below: self, records: Records::default() }))
+    }
+
+    /// Whether a part of a record has come, of which nobody knows yet what it holds.
+    pub fn is_mid_record(&self) -> bool {
+        match self {
+            Wire::Plain(_) => false,
+            Wire::Tls(wire) => wire.records.seen > 0 || wire.below.is_mid_record(),
+        }
     }
 
     /// Reads what the peer has sent. `WouldBlock` if that is nothing yet, `Interrupted` if it was much
@@ -111,7 +153,8 @@ impl TlsWire {
 
     /// Reads records once and works on them; `None` at the end of the connection.
     fn take_in(&mut self, state: &mut ExchangeState) -> io::Result<Option<IoState>> {
-        let amount = self.tls.read_tls(&mut Below { wire: &mut self.below, state })?;
+        let TlsWire { tls, below, records } = self;
+        let amount = tls.read_tls(&mut Below { wire: below, records, state })?;
         let worked = match self.tls.is_handshaking() {
             true => tls::within(state.bounds(), || self.tls.process_new_packets()),
             false => self.tls.process_new_packets(),
@@ -145,7 +188,8 @@ impl TlsWire {
 
     fn flush(&mut self, state: &mut ExchangeState) -> io::Result<()> {
         while self.tls.wants_write() {
-            self.tls.write_tls(&mut Below { wire: &mut self.below, state })?;
+            let TlsWire { tls, below, records } = self;
+            tls.write_tls(&mut Below { wire: below, records, state })?;
         }
         self.below.flush(state)
     }
@@ -154,12 +198,15 @@ impl TlsWire {
 /// What rustls reads from and writes to.
 struct Below<'a> {
     wire: &'a mut Wire,
+    records: &'a mut Records,
     state: &'a mut ExchangeState,
 }
 
 impl Read for Below<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.wire.read(into, self.state)
+        let amount = self.wire.read(into, self.state)?;
+        self.records.pass(&into[..amount]);
+        Ok(amount)
     }
 }
 
@@ -170,5 +217,26 @@ impl Write for Below<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_whole_only_behind_its_last_byte_however_it_comes() {
+        let records = b"\x17\x03\x03\x00\x03abc\x16\x03\x03\x00\x00\x17\x03\x03\x01\x00".to_vec();
+        let input = [records, vec![0; 256]].concat();
+        let whole = [0, 8, 13, input.len()];
+        for step in [1, 2, 3, 7, input.len()] {
+            let mut tracked = Records::default();
+            let mut at = 0;
+            for piece in input.chunks(step) {
+                tracked.pass(piece);
+                at += piece.len();
+                assert_eq!(tracked.seen == 0, whole.contains(&at), "{at} by {step}");
+            }
+        }
     }
 }
