@@ -6,15 +6,14 @@
  * exp_completions_next, or through an ..._out parameter, and releases it with exp_free(object),
  * whatever its type. Everything else that is returned is borrowed: exp_variant, every string, and
  * the `const exp_error *` of ..._error(object). It lives as long as the object it came from.
- * exp_free ignores NULL and borrowed objects (a string is none). Using or freeing a freed object is
- * undefined, as with free(). A live object of the wrong type is recognized: functions that return a
- * status return EXP_ERR_INVALID_ARGUMENT, getters their empty value (0, NULL, -1 or the fallback).
- * Arguments are copied or reference-counted, except user_data.
+ * exp_free ignores NULL and borrowed objects; never pass it a string. Using or freeing a freed
+ * object is undefined, as with free(). A live object of the wrong type is recognized: functions
+ * that return a status return EXP_ERR_INVALID_ARGUMENT, getters their empty value (0, NULL, -1 or
+ * the fallback). Arguments are copied or reference-counted, except user_data.
  *
  * THREADS. Every function may be called on any thread. Three words say what may run concurrently:
  *   Setter:  one thread at a time per object, with no other call on that object in progress. Does
- *            not block. A refused value leaves the object unchanged and is remembered; see
- *            ..._error.
+ *            not block. A refused value leaves the object unchanged and is remembered (..._error).
  *   Getter:  any number of threads at once, while no setter runs. Does not block. Its time depends
  *            only on the size of what it returns (JSON, another set); threads that are the first to
  *            ask for the same JSON wait for each other.
@@ -33,8 +32,7 @@
  *
  * TEXT goes in as NUL-terminated UTF-8; each function that takes text has a counterpart ..._n that
  * takes pointer and length, where NULL with length 0 is NULL. Text comes out NUL-terminated; where
- * it may contain NULs, a function ..._length returns its length. Absent and null values come out as
- * NULL.
+ * it may contain NULs, ..._length returns its length. Absent and null values come out as NULL.
  *
  * CALLBACKS receive your user_data as their first argument, unchanged, possibly on a thread of the
  * library: it must be safe to use there. A callback may call any function of the library, which
