@@ -113,7 +113,12 @@ impl TlsWire {
     fn take_in(&mut self, state: &mut ExchangeState) -> io::Result<Option<IoState>> {
         let amount = self.tls.read_tls(&mut Below { wire: &mut self.below, state })?;
         let worked = match self.tls.is_handshaking() {
-            true => tls::within(state.bounds(), || self.tls.process_new_packets()),
+            true => {
+                let (worked, ended) =
+                    tls::within(state.bounds(), || self.tls.process_new_packets());
+                state.end(ended);
+                worked
+            }
             false => self.tls.process_new_packets(),
         };
         if worked.is_err() || self.tls.wants_write() {
