@@ -43,6 +43,11 @@ impl Route {
         }
     }
 
+    /// Whether a proxy forwards the requests, and so may respond itself. Otherwise it is a tunnel's end.
+    pub fn is_forwarded(&self) -> bool {
+        self.proxy.is_some() && !self.is_tls
+    }
+
     /// Whether a handshake is made on it.
     pub fn needs_tls(&self) -> bool {
         self.is_tls || self.proxy.as_ref().is_some_and(|proxy| proxy.is_tls)
