@@ -278,20 +278,20 @@ fn parse_base_url(name: &str, url: &str) -> Result<Uri, Error> {
         ))
     };
     if url.len() > MAX_LINE_BYTES {
-        return Err(refuse("the value is longer than 4096 bytes"));
+        return Err(refuse("it is longer than 4096 bytes"));
     }
-    let uri: Uri = url.parse().map_err(|_| refuse("the value does not parse as one"))?;
-    let scheme = uri.scheme_str().ok_or_else(|| refuse("the value has no scheme"))?;
+    let uri: Uri = url.parse().map_err(|_| refuse("the value is not a URL"))?;
+    let scheme = uri.scheme_str().ok_or_else(|| refuse("it has no scheme"))?;
     if !matches!(scheme, "http" | "https") {
         return Err(refuse("its scheme is not http or https"));
     }
-    let authority = uri.authority().ok_or_else(|| refuse("the value has no host"))?;
+    let authority = uri.authority().ok_or_else(|| refuse("it has no host"))?;
     let host = authority.host();
     if host.is_empty() || host.contains(['[', ']']) && !is_bracketed_address(host) {
-        return Err(refuse("the value has no host"));
+        return Err(refuse("it has no host"));
     }
     if authority.as_str().contains('@') {
-        return Err(refuse("the value holds a user name"));
+        return Err(refuse("it contains a user name"));
     }
     let rest = &authority.as_str()[host.len()..];
     let is_port = |text: &str| text.is_empty() || text.parse().is_ok_and(|port: u16| port > 0);
@@ -299,7 +299,7 @@ fn parse_base_url(name: &str, url: &str) -> Result<Uri, Error> {
         return Err(refuse("its port is not 1 to 65535"));
     }
     if uri.query().is_some() || url.contains('#') {
-        return Err(refuse("the value has a query or fragment"));
+        return Err(refuse("it has a query or fragment"));
     }
     Ok(uri)
 }
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn urls_of_every_wrong_kind_are_refused_with_a_reason() {
         for (url, why) in [
-            ("", "does not parse"),
+            ("", "not a URL"),
             ("localhost", "no scheme"),
             ("/sdk", "no scheme"),
             ("ftp://host", "scheme is not"),

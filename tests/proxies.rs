@@ -126,7 +126,7 @@ fn a_message_names_the_proxy_where_it_is_the_proxy_that_fails() {
     let refusing = MockService::refused_url();
     for (proxy_url, words) in [
         (silent.url(), "within 100 ms"),
-        (refusing, "no connection to the proxy"),
+        (refusing, "could not connect to the proxy"),
         ("http://proxy.test:3128".to_owned(), "host of the proxy proxy.test:3128"),
     ] {
         let (_authority, _server, mut tunnel) = tunneled(&proxy_url);

@@ -92,7 +92,7 @@ enum class status {
     network = EXP_ERR_NETWORK,
     /** The certificate or the protocol was refused. Final. */
     tls = EXP_ERR_TLS,
-    /** The service answered with another status than 200: error::http_status. */
+    /** The service responded with a status other than 200: error::http_status. */
     http_status = EXP_ERR_HTTP_STATUS,
     /** The answer is no usable HTTP or JSON. */
     invalid_response = EXP_ERR_INVALID_RESPONSE,

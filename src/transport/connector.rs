@@ -114,8 +114,9 @@ impl Connector<'_> {
         state.enter(Phase::Tls);
         let fail = |error: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, error);
         let config = self.tls.ok_or_else(|| io::Error::other("TLS was not set up"))?;
-        let name = ServerName::try_from(bare(host).to_owned())
-            .map_err(|_| fail(rustls::Error::General("the host is no name for TLS".to_owned())))?;
+        let name = ServerName::try_from(bare(host).to_owned()).map_err(|_| {
+            fail(rustls::Error::General("the host is not a valid name for TLS".to_owned()))
+        })?;
         let tls = ClientConnection::new(Arc::clone(config), name).map_err(fail)?;
         let mut stream = Stream::new(stream.into_wire().with_tls(tls));
         stream.shake_hands(state)?;
@@ -156,7 +157,7 @@ fn tunnel(
         // What it says of a body is to be ignored: there is none.
         200..=299 if stream.unread().is_empty() => Ok(()),
         // What comes from a proxy behind its own answer would be taken for the service's.
-        200..=299 => Err(Failure::ProxyAnswer("it sent more than its answer")),
+        200..=299 => Err(Failure::ProxyAnswer("it sent data after its response")),
         status => Err(Failure::ProxyStatus(status)),
     }
 }

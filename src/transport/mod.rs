@@ -183,7 +183,10 @@ impl Transport {
         if let Err(failure) = &result
             && is_stale(failure, &connection.state, progress, exchange.options)
         {
-            self.logger.log(Level::Debug, || "a kept connection had ended: repeated".to_owned());
+            self.logger.log(Level::Debug, || {
+                let server = &self.settings.names.server;
+                format!("the kept-alive connection to {server} had been closed; request repeated")
+            });
             self.shared.metrics.stale_repeats.increment();
             progress = Progress::default();
             result = self.run(connection, exchange, &mut progress);

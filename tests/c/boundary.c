@@ -459,7 +459,7 @@ static void users_come_from_json_or_not_at_all(void) {
     FROM_JSON_FAILS("json is NULL, but", exp_user_from_json_n(NULL, 1, &user, &error));
     FROM_JSON_FAILS("json is not UTF-8 after byte 1", exp_user_from_json(BAD, &user, &error));
     FROM_JSON_FAILS("json is not UTF-8", exp_user_from_json_n(BAD, 2, &user, &error));
-    FROM_JSON_FAILS("no JSON object", exp_user_from_json("[]", &user, &error));
+    FROM_JSON_FAILS("not a JSON object", exp_user_from_json("[]", &user, &error));
     FROM_JSON_FAILS("cut off", exp_user_from_json_n("{}", 1, &user, &error));
     OK(exp_user_from_json("{\"user_id\":\"u\"}", &user, &error));
     CHECK(user != NULL && error == NULL && exp_user_error(user) == NULL);
