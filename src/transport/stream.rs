@@ -68,6 +68,13 @@ impl Stream {
                     self.wait(interest, state)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // It takes nothing any more, but may have said why before, by an alert.
+                Err(error) if is_end(error.kind()) => {
+                    return match self.fill_now(state) {
+                        Err(said) if said.kind() == io::ErrorKind::InvalidData => Err(said),
+                        _ => Err(error),
+                    };
+                }
                 done => return done,
             }
         }
