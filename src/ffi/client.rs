@@ -117,8 +117,8 @@ pub unsafe extern "C" fn exp_fetch_v2(
 /// timeout_millis (0 to 86400000, or EXP_NO_LIMIT) are cut off with EXP_ERR_CLOSED, and this
 /// returns EXP_ERR_TIMEOUT; call it again to wait for them.
 /// On EXP_OK the client's threads are gone, except for name lookups that hang in getaddrinfo(3),
-/// which never call you. Once no fetch runs, the threads get 100 ms to end, even beyond the
-/// timeout; EXP_ERR_TIMEOUT if a destructor of a thread-local of yours takes longer. The caller
+/// which never call you. Once no fetch runs, the threads get at least 100 ms to end, even beyond
+/// the timeout; EXP_ERR_TIMEOUT if a destructor of a thread-local of yours takes longer. The caller
 /// still owns the client. Called from a callback of a fetch with this client, it begins to close,
 /// does not wait, and returns EXP_ERR_TIMEOUT.
 /// Anytime. EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT.
