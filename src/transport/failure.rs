@@ -109,7 +109,7 @@ impl Failure {
             Failure::Status { code, retry_after } => Error::http_status(code, retry_after),
             Failure::Answer(why) => unusable(names, why),
             Failure::TooLarge => too_large(names, max_bytes),
-            Failure::OutOfMemory => unusable(names, "there is not enough memory for its body"),
+            Failure::OutOfMemory => unusable(names, "there is no memory for its body"),
             Failure::ProxyStatus(code) => proxy_refused(code, names),
             Failure::ProxyAnswer(why) => Error::new(
                 Status::Network,
