@@ -82,20 +82,20 @@ fn macros() -> String {
     let number = format!("0x{:02x}{:02x}{:02x}", byte(&major), byte(&minor), byte(&patch));
     format!(
         r#"
-/* The version of this header; exp_version() and exp_version_number() tell the library's. */
+/* The version of this header; exp_version() and exp_version_number() return the library's. */
 #define EXP_VERSION_MAJOR {major}
 #define EXP_VERSION_MINOR {minor}
 #define EXP_VERSION_PATCH {patch}
 #define EXP_VERSION_NUMBER {number}
 #define EXP_VERSION_STRING "{version}"
-/* For #if: whether this header is of that version or a later one. */
+/* For #if: nonzero if this header has that version or a later one. */
 #define EXP_VERSION_AT_LEAST(major, minor, patch) \
     (EXP_VERSION_NUMBER >= (((major) << 16) | ((minor) << 8) | (patch)))
 
-/* "No limit", where a time in milliseconds may be that. */
+/* No limit, for times in milliseconds that accept it. */
 #define EXP_NO_LIMIT UINT64_MAX
 
-/* In front of every function. */
+/* Exports or imports each function. */
 #ifndef EXP_API
 #if defined(_WIN32) && !defined(EXP_STATIC)
 #define EXP_API __declspec(dllimport)

@@ -2,57 +2,60 @@
  * libexperiment: variants from Amplitude Experiment, each fetch back within the time you set.
  * Needs C99 or C++11. This file is generated from src/ffi; edit there.
  *
- * OWNERSHIP. The caller owns what a function hands out as ..._new, ..._retain or through an ..._out
- * parameter, and gives it up with exp_free(object), whatever it is; exp_free(NULL) is ignored.
- * Everything else that comes back is borrowed: exp_variant, every `const char *`, and the `const
- * exp_error *` of ..._error(object). It lives as long as the object it came from, and is not freed.
- * Using or freeing what was freed is undefined, as with free(). A live object of the wrong kind is
- * recognised: a function with a status returns EXP_ERR_INVALID_ARGUMENT, a getter what stands for
- * nothing (0, NULL, -1 or the fallback), exp_free ignores it. What you pass in is copied before the
- * call returns, except user_data.
+ * OWNERSHIP. The caller owns every object that is returned by ..._new, ..._retain or
+ * exp_completions_next, or through an ..._out parameter, and releases it with exp_free(object),
+ * whatever its type. Everything else that is returned is borrowed: exp_variant, every string, and
+ * the `const exp_error *` of ..._error(object). It lives as long as the object it came from.
+ * exp_free ignores NULL and borrowed objects; never pass it a string. Using or freeing a freed
+ * object is undefined, as with free(). A live object of the wrong type is recognized: functions
+ * that return a status return EXP_ERR_INVALID_ARGUMENT, getters their empty value (0, NULL, -1 or
+ * the fallback). Arguments are copied or reference-counted, except user_data.
  *
- * THREADS. No call depends on the thread it is made on. The words used below:
- *   Setter:  one thread at a time per object, and no other call with that object beside it. Waits for
- *            nothing. A refused value leaves the object as it was and is remembered; see ..._error.
- *   Getter:  any number of threads at once, while nobody sets. Waits for nothing; takes time only with
- *            the size of what it makes (JSON, metrics, another set), also for others that ask for the
- *            same for the first time.
- *   Anytime: any number of threads at once, whatever else is going on with the object.
- * exp_free is for every thread and waits for nothing. Of a client, a pending or completions it may be
- * called while other threads are inside exp_fetch_v2, exp_client_close or a wait with the same object.
- * Otherwise give a reference up only when no call that was made with it can still be running. No call
- * may begin with it afterwards.
+ * THREADS. Every function may be called on any thread. Three words say what may run concurrently:
+ *   Setter:  one thread at a time per object, with no other call on that object in progress. Does
+ *            not block. A refused value leaves the object unchanged and is remembered (..._error).
+ *   Getter:  any number of threads at once, while no setter runs. Does not block. Its time depends
+ *            only on the size of what it returns (JSON, another set); threads that are the first to
+ *            ask for the same JSON wait for each other.
+ *   Anytime: any number of threads at once, whatever else is in progress on the object.
+ * A function that does not block waits neither for the network nor for a fetch or a callback, only
+ * for locks that are held briefly. exp_free does not block either, but may run a finalizer of
+ * yours. A client, a pending fetch or completions may be freed while other threads are inside
+ * exp_fetch_v2, exp_client_close or a wait on that object. Otherwise free a reference only when
+ * every call made with it has returned. No call may begin with it afterwards.
  *
- * ERRORS. EXP_OK is 0. Where a function ends in `exp_error **error_out` (may be NULL) a failure
- * comes with an error, which the caller owns. Outs are written on every return: on failure the
- * object is NULL, on success the error is. EXP_ERR_INTERNAL, a defect caught in the library, is
- * possible everywhere and not repeated below; nothing unwinds into your code. In every accessor a
- * NULL exp_variants is the empty set, and a NULL exp_error is no error.
+ * ERRORS. EXP_OK is 0. A function that ends in `exp_error **error_out`, which may be NULL, creates
+ * an error when it fails; the caller owns it. Out parameters are written on every return: on
+ * failure the object is NULL, on success the error is. Any status may be EXP_ERR_INTERNAL, a defect
+ * caught in the library, so it is not listed below; nothing unwinds into your code. Every accessor
+ * takes a NULL exp_variants as the empty set, and a NULL exp_error as no error.
  *
- * TEXT goes in as NUL-terminated UTF-8; each function that takes some has a twin ..._n that takes
- * pointer and length. A NULL pointer, there with length 0, is no text. It comes out NUL-terminated;
- * where it may hold NULs of its own there is a twin ..._length. What is absent or null is NULL.
+ * TEXT goes in as NUL-terminated UTF-8; each function that takes text has a counterpart ..._n that
+ * takes pointer and length, where NULL with length 0 is NULL. Text comes out NUL-terminated; where
+ * it may contain NULs, ..._length returns its length. Absent and null values come out as NULL.
  *
- * CALLBACKS get your user_data as their first argument, unchanged, possibly on a thread of the
- * library: it must be safe to use there. A callback may call any function of the library (no lock is
- * held that it could wait for) and must return normally: leaving by a C++ exception or longjmp is
- * undefined. In a signal handler only exp_cancel_fire may be called, whatever the handler
- * interrupts; the library's own threads block every signal. A thread that is canceled
- * (pthread_cancel) in a call or in a callback returns from the call first; never make it
- * asynchronously cancelable. A call takes up to 96 KiB of stack: give threads that fetch 128 KiB or
- * more.
+ * CALLBACKS receive your user_data as their first argument, unchanged, possibly on a thread of the
+ * library: it must be safe to use there. A callback may call any function of the library, which
+ * then holds no lock that the call would wait for; but a fetch from a log callback or an interrupt
+ * hook may have to do without the connection of the fetch that it interrupts. A callback must
+ * return normally: leaving it by a C++ exception or longjmp is undefined. A signal handler may call
+ * only exp_cancel_fire, whatever the handler interrupts; the library's own threads block every
+ * signal. A thread canceled with pthread_cancel inside a call or a callback returns from the call
+ * first; never make it asynchronously cancelable. A call uses up to 96 KiB of stack: give threads
+ * that fetch 128 KiB or more.
  *
- * FORK. After fork(2) a client works on in the parent, which notices nothing, and in the child, where
- * it begins anew, without connections. Asynchronous fetches stay the parent's: in the child an
- * inherited exp_pending is EXP_ERR_CANCELED, inherited completions are empty for good, and no callback
- * runs. A callback that forks must not return in the child, but for an interrupt hook: there its
- * fetch ends with EXP_ERR_CANCELED. What an inherited client holds is never freed there, so that the
- * finalizer of its log callback does not run. Other objects work on in the child too, unless another
- * thread was inside a call with them at the fork. Looking up a name can hang in a child that was
- * forked while another thread looked one up, by a lock of the system's; the fetch still ends in time.
+ * FORK. After fork(2) a client keeps working in the parent, which is not affected, and in the
+ * child, where it starts afresh without connections. Asynchronous fetches stay with the parent: in
+ * the child an inherited exp_pending fails with EXP_ERR_CANCELED, inherited completions stay empty,
+ * and no callback runs for them. A callback that forks must not return in the child, except an
+ * interrupt hook: there its fetch ends with EXP_ERR_CANCELED. What an inherited client holds is
+ * never freed in the child, so the finalizer of its log callback does not run there. Other objects
+ * keep working in the child, unless another thread was inside a call on them at the fork. A name
+ * lookup can hang in a child forked while another thread was in one, on a lock of the C library;
+ * the fetch still ends in time.
  *
- * UNLOADING. The shared library is linked with `-z nodelete`: dlclose leaves it in place. Link a
- * module that holds the static library in the same way.
+ * UNLOADING. The shared library is linked with `-z nodelete`: dlclose leaves it loaded. Link a
+ * module that contains the static library in the same way.
  */
 
 #ifndef EXPERIMENT_H
@@ -61,20 +64,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The version of this header; exp_version() and exp_version_number() tell the library's. */
+/* The version of this header; exp_version() and exp_version_number() return the library's. */
 #define EXP_VERSION_MAJOR 0
 #define EXP_VERSION_MINOR 1
 #define EXP_VERSION_PATCH 0
 #define EXP_VERSION_NUMBER 0x000100
 #define EXP_VERSION_STRING "0.1.0"
-/* For #if: whether this header is of that version or a later one. */
+/* For #if: nonzero if this header has that version or a later one. */
 #define EXP_VERSION_AT_LEAST(major, minor, patch) \
     (EXP_VERSION_NUMBER >= (((major) << 16) | ((minor) << 8) | (patch)))
 
-/* "No limit", where a time in milliseconds may be that. */
+/* No limit, for times in milliseconds that accept it. */
 #define EXP_NO_LIMIT UINT64_MAX
 
-/* In front of every function. */
+/* Exports or imports each function. */
 #ifndef EXP_API
 #if defined(_WIN32) && !defined(EXP_STATIC)
 #define EXP_API __declspec(dllimport)
@@ -93,32 +96,41 @@
 #endif
 
 
-/** What came of a call. The numbers are fixed and never used again for something else. */
+/**
+ * The result of a call. Numbers are fixed and never reused. The library retries no failure that is
+ * final.
+ */
 typedef enum {
     EXP_OK = 0,
-    /** An argument or a setting is not what it must be; the message names it. Final. */
+    /** An argument or a setting is invalid; the message names it. Final. */
     EXP_ERR_INVALID_ARGUMENT = 1,
-    /** A time limit expired: waiting for a connection or for the answer. The message tells which. */
+    /** A time limit expired; the message says which, and what the call was waiting for. */
     EXP_ERR_TIMEOUT = 2,
-    /** The connection could not be made, or ended. */
+    /**
+     * The host name was not found, or the connection failed, was closed, or was refused by a proxy
+     * (final if it responded with 407).
+     */
     EXP_ERR_NETWORK = 3,
-    /** The certificate or the protocol was refused. Final. */
+    /** The certificate was rejected, or TLS failed otherwise. Final. */
     EXP_ERR_TLS = 4,
-    /** The service answered with another status than 200: exp_error_http_status. */
+    /**
+     * The service responded with a status other than 200; see exp_error_http_status. Final for
+     * 4xx, except 429.
+     */
     EXP_ERR_HTTP_STATUS = 5,
-    /** The answer is not valid HTTP or JSON. */
+    /** The response is truncated, too large, or not valid HTTP or JSON. */
     EXP_ERR_INVALID_RESPONSE = 6,
-    /** You ended it, by an exp_cancel or an interrupt hook. Final. */
+    /** You canceled the fetch: by exp_pending_cancel, an exp_cancel or an interrupt hook. Final. */
     EXP_ERR_CANCELED = 7,
-    /** The client is closing. Final. */
+    /** The client is closing or closed. Final. */
     EXP_ERR_CLOSED = 8,
-    /** Too many fetches are pending. Final. */
+    /** Too many asynchronous fetches are pending, or no thread can be started for them. Final. */
     EXP_ERR_QUEUE_FULL = 9,
-    /** A defect in the library was caught; the message is worth a report. Final. */
+    /** A defect in the library; please report the message. Final. */
     EXP_ERR_INTERNAL = 10,
 } exp_status;
 
-/** How loud a log line is. */
+/** The severity of a log line. */
 typedef enum {
     EXP_LOG_ERROR = 1,
     EXP_LOG_WARN = 2,
@@ -128,41 +140,41 @@ typedef enum {
 
 /** What a fetch is doing. */
 typedef enum {
-    /** No phase: the failure was no timeout. */
+    /** None: the failure was not a timeout. */
     EXP_PHASE_NONE = -1,
-    /** Waiting in line for a connection of the pool. */
+    /** Waiting for a connection from the pool. */
     EXP_PHASE_POOL = 0,
-    /** Looking up the host's name. */
+    /** Looking up the host name. */
     EXP_PHASE_RESOLVE = 1,
-    /** Opening the TCP connection, and a proxy's tunnel. */
+    /** Opening the TCP connection, and the tunnel through a proxy. */
     EXP_PHASE_CONNECT = 2,
-    /** Shaking hands. */
+    /** In the TLS handshake. */
     EXP_PHASE_TLS = 3,
     /** Sending the request. */
     EXP_PHASE_SEND = 4,
-    /** Waiting for the head of the answer. */
+    /** Waiting for the response headers. */
     EXP_PHASE_FIRST_BYTE = 5,
-    /** Reading and decoding the body. */
+    /** Reading and decoding the response body. */
     EXP_PHASE_BODY = 6,
     /** Waiting between two attempts. */
     EXP_PHASE_BACKOFF = 7,
 } exp_phase;
 
-/** Which of the service's data centres is asked. */
+/** The data centers of the service. */
 typedef enum {
     EXP_ZONE_US = 0,
     EXP_ZONE_EU = 1,
 } exp_zone;
 
-/** In which form exp_client_metrics writes. */
+/** The formats of exp_client_metrics. */
 typedef enum {
-    /** One JSON object; times in seconds. */
+    /** One JSON object; times are in seconds. */
     EXP_METRICS_JSON = 0,
     /** OpenMetrics text, version 1.0.0. */
     EXP_METRICS_OPENMETRICS = 1,
 } exp_metrics_format;
 
-/** A choice that need not be made. */
+/** A choice that may be left to the service. */
 typedef enum {
     /** Not chosen: the service decides. */
     EXP_UNSET = -1,
@@ -171,7 +183,7 @@ typedef enum {
 } exp_choice;
 
 /**
- * A switch that ends the fetches that carry it, now and from now on. See
+ * A cancellation token. Firing it ends every fetch that carries it, running or yet to start. See
  * exp_fetch_options_set_cancel.
  */
 typedef struct exp_cancel exp_cancel;
@@ -180,59 +192,63 @@ typedef struct exp_cancel exp_cancel;
 typedef struct exp_client exp_client;
 
 /**
- * A queue of asynchronous fetches that are over, in the order in which they ended. Used by any
- * number of clients and threads.
+ * A queue of finished asynchronous fetches, in the order in which they finished. Any number of
+ * clients and threads may share one.
  */
 typedef struct exp_completions exp_completions;
 
-/** Settings of clients. A client copies them when it is created. */
+/** Settings for clients. Creating a client copies them. */
 typedef struct exp_config exp_config;
 
 /** Why a call failed. */
 typedef struct exp_error exp_error;
 
-/** Options of a fetch. Used by any number of them, also at once. */
+/** Options for fetches. Any number of fetches may use the same options, also concurrently. */
 typedef struct exp_fetch_options exp_fetch_options;
 
 /** One asynchronous fetch. Freeing it does not end the fetch; see exp_pending_cancel. */
 typedef struct exp_pending exp_pending;
 
-/** A text that a function made for you. */
+/** A string that a function created for you. */
 typedef struct exp_text exp_text;
 
-/** What is known of a user. The service decides by it; nothing of it is kept between fetches. */
+/**
+ * What is known about a user. The service evaluates it; the library keeps none of it between
+ * fetches.
+ */
 typedef struct exp_user exp_user;
 
 /** The variant of one flag, borrowed from its set. */
 typedef struct exp_variant exp_variant;
 
 /**
- * The variants of one fetch, in the service's order, and what is known of that fetch. It never
- * changes, and outlives its client if it has to.
+ * The variants that one fetch returned, in the order of the service, and facts about that fetch.
+ * Immutable; may outlive its client.
  */
 typedef struct exp_variants exp_variants;
 
 /**
- * Takes a log line: NUL-terminated UTF-8, `length` bytes without the NUL, borrowed for the call.
- * On any thread, several at once.
+ * Receives a log line: NUL-terminated UTF-8, `length` bytes without the NUL, borrowed for the
+ * call. May run on any thread, and on several at once.
  */
 typedef void (EXP_CALL *exp_log_callback)(void *user_data,
                                           exp_log_level level,
                                           const char *message,
                                           size_t length);
 
-/** Told that the library will not use user_data any more. */
+/** Runs when the library will not use user_data again. */
 typedef void (EXP_CALL *exp_finalizer)(void *user_data);
 
 /**
- * Asked whether the thread inside a call is to come back: 0 to go on, anything else to end the
- * fetch with EXP_ERR_CANCELED.
+ * Decides whether the fetch on this thread goes on: 0 to continue, anything else to end it with
+ * EXP_ERR_CANCELED.
  */
 typedef int32_t (EXP_CALL *exp_interrupt_hook)(void *user_data);
 
 /**
- * Told what an asynchronous fetch came to: on EXP_OK a set, else NULL, the empty set, and an
- * error. Both are borrowed for the call; keep them with exp_variants_retain, exp_error_retain.
+ * Receives the result of an asynchronous fetch: on EXP_OK a set; otherwise NULL, the empty set,
+ * and an error. Both are borrowed for the call; keep them with exp_variants_retain and
+ * exp_error_retain.
  */
 typedef void (EXP_CALL *exp_fetch_callback)(void *user_data,
                                             exp_status status,
@@ -246,17 +262,17 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The version of the library that runs, like "1.2.3"; EXP_VERSION_STRING is that of this header.
- * Static, never NULL. Anytime.
+ * Returns the version of the library at run time, such as "1.2.3"; EXP_VERSION_STRING is the
+ * version of this header. Static, never NULL. Anytime.
  */
 EXP_API const char *exp_version(void);
 
-/** The same as a number, 0xMMmmpp; EXP_VERSION_NUMBER is that of this header. Anytime. */
+/** Returns the same version as a number, 0xMMmmpp; compare with EXP_VERSION_NUMBER. Anytime. */
 EXP_API uint32_t exp_version_number(void);
 
 /**
- * The name of a status, like "EXP_ERR_TIMEOUT"; "EXP_ERR_UNKNOWN" for an unknown number.
- * Static, never NULL. Anytime.
+ * Returns the name of a status, such as "EXP_ERR_TIMEOUT"; "EXP_ERR_UNKNOWN" for an unknown
+ * number. Static, never NULL. Anytime.
  */
 EXP_API const char *exp_status_name(int32_t status);
 
@@ -267,62 +283,65 @@ EXP_API const char *exp_status_name(int32_t status);
 EXP_API exp_config *exp_config_new(void);
 
 /**
- * The first value that was refused, borrowed; NULL if there was none. exp_client_new fails with
- * it. Getter.
+ * Returns the first refusal of a value, borrowed; NULL if no value was refused. exp_client_new
+ * fails with it. Getter.
  */
 EXP_API const exp_error *exp_config_error(const exp_config *config);
 
 /**
- * The longest that a fetch can take with these settings, by the table of the documentation: for
- * each attempt the wait for a connection and the timeout, between two of them the largest
- * back-off, and no more than the deadline. EXP_NO_LIMIT if nothing bounds it; NULL stands for the
- * defaults. Getter.
+ * Returns the longest time that a fetch can take with these settings: for each attempt, the wait
+ * for a connection plus the timeout; between attempts, the largest back-off; all of it limited by
+ * the deadline. EXP_NO_LIMIT if nothing bounds it. NULL means the defaults. Getter.
  */
 EXP_API uint64_t exp_config_worst_case_millis(const exp_config *config);
 
 /**
- * Where the service is: http(s)://host[:port][/base/path]. Wins over the zone. Setter. EXP_OK,
- * EXP_ERR_INVALID_ARGUMENT.
+ * Sets the URL of the service: http(s)://host[:port][/base/path]. Overrides the zone. Setter.
+ * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_server_url(exp_config *config, const char *server_url);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API
 exp_status exp_config_set_server_url_n(exp_config *config,
                                        const char *server_url,
                                        size_t length);
 
 /**
- * Whose data centre is asked: EXP_ZONE_US (the default) or EXP_ZONE_EU. Setter. EXP_OK,
+ * Selects the data center: EXP_ZONE_US (the default) or EXP_ZONE_EU. Setter. EXP_OK,
  * EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_server_zone(exp_config *config, int32_t zone);
 
 /**
- * What the first attempt may take from its connection to the last byte of the answer: 1 to
- * 86400000; 10000 by default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Limits the first attempt, from when the pool grants a connection until the response is decoded:
+ * 1 to 86400000; 10000 by default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_fetch_timeout_millis(exp_config *config, uint64_t millis);
 
 /**
- * What each attempt may wait for a connection of the pool: 0 (not at all) to 86400000, or
- * EXP_NO_LIMIT; by default the attempt's own timeout. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Limits how long each attempt waits for a connection from the pool: 0 (not at all) to 86400000,
+ * or EXP_NO_LIMIT; the timeout of the attempt by default. Setter. EXP_OK,
+ * EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
 exp_status exp_config_set_fetch_pool_acquire_timeout_millis(exp_config *config,
                                                             uint64_t millis);
 
-/** Attempts after the first: 0 (the default) to 100. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/**
+ * Sets the number of attempts after the first: 0 (the default) to 100. Setter. EXP_OK,
+ * EXP_ERR_INVALID_ARGUMENT.
+ */
 EXP_API exp_status exp_config_set_fetch_retries(exp_config *config, uint32_t retries);
 
 /**
- * What each attempt after the first may take: 1 to 86400000; 10000 by default. Setter. EXP_OK,
- * EXP_ERR_INVALID_ARGUMENT.
+ * Limits each attempt after the first, as fetch_timeout_millis does the first: 1 to 86400000;
+ * 10000 by default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_fetch_retry_timeout_millis(exp_config *config, uint64_t millis);
 
 /**
- * The wait before the second attempt: 0 to 86400000; 500 by default. Setter. EXP_OK,
+ * Sets the wait before the second attempt: 0 to 86400000; 500 by default. Setter. EXP_OK,
  * EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
@@ -330,124 +349,123 @@ exp_status exp_config_set_fetch_retry_backoff_min_millis(exp_config *config,
                                                          uint64_t millis);
 
 /**
- * The longest wait between two attempts: 0 to 86400000; 10000 by default. A service that asks for
- * more ends the fetch. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Sets the longest wait between two attempts: 0 to 86400000; 10000 by default. If the service asks
+ * for a longer one (Retry-After), the fetch ends. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
 exp_status exp_config_set_fetch_retry_backoff_max_millis(exp_config *config,
                                                          uint64_t millis);
 
 /**
- * What each wait is multiplied by for the next: 1 to 100; 1.5 by default. Setter. EXP_OK,
+ * Sets the factor from each wait to the next: 1 to 100; 1.5 by default. Setter. EXP_OK,
  * EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_fetch_retry_backoff_scalar(exp_config *config, double scalar);
 
 /**
- * Whether each wait is drawn evenly between zero and the back-off: EXP_TRUE or EXP_FALSE (the
- * default). Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Draws each wait uniformly between zero and the back-off: EXP_TRUE or EXP_FALSE (the default).
+ * Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_fetch_retry_jitter(exp_config *config, int32_t on);
 
 /**
- * Retries allowed for each hundred fetches of the client, beyond which the last error is reported
- * at once: 1 to 100, or 0 for no such budget (the default). Setter. EXP_OK,
+ * Limits the retries of a client to so many for every hundred fetches; beyond them a failed
+ * attempt ends its fetch: 1 to 100, or 0 for no limit (the default). Setter. EXP_OK,
  * EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_fetch_retry_budget_percent(exp_config *config, uint32_t percent);
 
 /**
- * A bound on every whole fetch, from the call to its return: 0 to 86400000, or EXP_NO_LIMIT (the
+ * Limits every fetch as a whole, from the call to its return: 0 to 86400000, or EXP_NO_LIMIT (the
  * default). Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_fetch_deadline_millis(exp_config *config, uint64_t millis);
 
 /**
- * Connections, and so exchanges at the same time: 1 to 1024; 8 by default. Setter. EXP_OK,
- * EXP_ERR_INVALID_ARGUMENT.
+ * Sets the number of connections, and so of concurrent requests: 1 to 1024; 8 by default. Setter.
+ * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_connection_pool_max_size(exp_config *config, uint32_t size);
 
 /**
- * How long an unused connection may be used again: 0 (never) to 86400000; 30000 by default. One
- * that is older is closed when the client is next used.
- * Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Limits how long an idle connection may be reused: 0 (never) to 86400000; 30000 by default. One
+ * that is idle for longer is closed when the client is next used. Setter. EXP_OK,
+ * EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
 exp_status exp_config_set_connection_idle_timeout_millis(exp_config *config,
                                                          uint64_t millis);
 
 /**
- * How long a connection is used, so that a busy client follows the service to a new address: 0 to
- * 86400000, or EXP_NO_LIMIT; 300000 by default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Limits the age up to which a connection is reused, so that a busy client follows the service to
+ * a new address: 0 to 86400000, or EXP_NO_LIMIT; 300000 by default. Setter. EXP_OK,
+ * EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
 exp_status exp_config_set_connection_max_lifetime_millis(exp_config *config,
                                                          uint64_t millis);
 
 /**
- * Asynchronous fetches that may be pending at once: 1 to 1000000; 1024 by default. Setter. EXP_OK,
- * EXP_ERR_INVALID_ARGUMENT.
+ * Limits the asynchronous fetches that are pending at once: 1 to 1000000; 1024 by default. Setter.
+ * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_max_pending_fetches(exp_config *config, uint32_t count);
 
 /**
- * The largest body that is read, after decompression: 1 to 1073741824; 8388608 by default. Setter.
- * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Limits the size of a response body, after decompression: 1 to 1073741824 bytes; 8388608 by
+ * default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_max_response_bytes(exp_config *config, uint64_t bytes);
 
 /**
- * A PEM file with the authorities to trust in place of the built-in ones; read when a client is
- * created. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Sets a PEM file of certificates to trust in place of the built-in authorities. It is read when a
+ * client is created. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_ca_file(exp_config *config, const char *ca_file);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_config_set_ca_file_n(exp_config *config, const char *ca_file, size_t length);
 
 /**
- * The proxy to go through: http(s)://[user:password@]host[:port]. Wins over the environment.
- * Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Sets the proxy: http(s)://[user:password@]host[:port]. Overrides the environment. Setter.
+ * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_proxy_url(exp_config *config, const char *proxy_url);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API
 exp_status exp_config_set_proxy_url_n(exp_config *config,
                                       const char *proxy_url,
                                       size_t length);
 
 /**
- * Whether HTTPS_PROXY and its kin are obeyed, as found when a client is created: EXP_TRUE (the
- * default) or EXP_FALSE. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Obeys HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, as they are when a client is created:
+ * EXP_TRUE (the default) or EXP_FALSE. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_use_environment_proxy(exp_config *config, int32_t on);
 
 /**
- * The library name and version reported to the service, as name/version; libexperiment/ and its
- * version by default. Setter.
- * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Sets the library name and version reported to the service, as name/version; libexperiment and
+ * its version by default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_library(exp_config *config, const char *library);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_config_set_library_n(exp_config *config, const char *library, size_t length);
 
 /**
- * Whether the log callback gets everything, whatever its level: EXP_TRUE or EXP_FALSE (the
+ * Passes every line to the log callback, whatever its max_level: EXP_TRUE or EXP_FALSE (the
  * default). Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_config_set_debug(exp_config *config, int32_t on);
 
 /**
  * Sets the callback for log lines up to max_level (EXP_LOG_...), replacing any earlier one; NULL,
- * with any level, for none.
- * Without a callback nothing is written anywhere.
- * On EXP_OK user_data belongs to the library, which calls `finalizer`, if there is one, exactly
- * once: when the settings, all clients created from them and the calls inside those are gone, or
- * the callback was replaced in all of them; at once if `callback` is NULL. It is called on the
- * thread on which that happens. On any other status user_data remains the caller's.
+ * with any level, removes it. Without a callback nothing is written anywhere.
+ * On EXP_OK user_data belongs to the library, which calls `finalizer`, unless NULL, exactly once:
+ * when no settings, no client and no call in progress use the callback any more, on the thread
+ * where that happens; before this returns if `callback` is NULL. On any other status user_data
+ * remains the caller's.
  * Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
@@ -457,17 +475,20 @@ exp_status exp_config_set_log_callback(exp_config *config,
                                        exp_finalizer finalizer,
                                        int32_t max_level);
 
-/** Creates a user of whom nothing is known; the caller owns it. NULL only after a defect. Anytime. */
+/**
+ * Creates a user about whom nothing is known; the caller owns it. NULL only after a defect.
+ * Anytime.
+ */
 EXP_API exp_user *exp_user_new(void);
 
 /**
- * Creates a user from a JSON object, as the service reads it; the caller owns it. Fields that this
- * library does not know are kept, null ones left out. `user_out` must not be NULL. Anytime; takes
- * time with the length. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Creates a user from a JSON object in the format of the service; the caller owns it. Keeps fields
+ * that this library does not know, drops those that are null. `user_out` must not be NULL.
+ * Anytime; takes time in proportion to the length. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_user_from_json(const char *json, exp_user **user_out, exp_error **error_out);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API
 exp_status exp_user_from_json_n(const char *json,
                                 size_t length,
@@ -475,125 +496,128 @@ exp_status exp_user_from_json_n(const char *json,
                                 exp_error **error_out);
 
 /**
- * The first value that was refused, borrowed; NULL if there was none. A fetch for this user fails
- * with it. Getter.
+ * Returns the first refusal of a value, borrowed; NULL if no value was refused. A fetch for this
+ * user fails with it. Getter.
  */
 EXP_API const exp_error *exp_user_error(const exp_user *user);
 
-/** Who the user is. NULL for unknown, as in all of these. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the user ID. NULL clears it, as in all of these. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_user_id(exp_user *user, const char *user_id);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_user_set_user_id_n(exp_user *user, const char *user_id, size_t length);
 
-/** On which device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the device ID. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_device_id(exp_user *user, const char *device_id);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_user_set_device_id_n(exp_user *user, const char *device_id, size_t length);
 
-/** The country. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the country. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_country(exp_user *user, const char *country);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_user_set_country_n(exp_user *user, const char *country, size_t length);
 
-/** The region in the country. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the region within the country. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_region(exp_user *user, const char *region);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_user_set_region_n(exp_user *user, const char *region, size_t length);
 
-/** The designated market area. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the designated market area. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_dma(exp_user *user, const char *dma);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_user_set_dma_n(exp_user *user, const char *dma, size_t length);
 
-/** The city. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the city. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_city(exp_user *user, const char *city);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_user_set_city_n(exp_user *user, const char *city, size_t length);
 
-/** The language. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the language. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_language(exp_user *user, const char *language);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_user_set_language_n(exp_user *user, const char *language, size_t length);
 
-/** The platform, like iOS. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the platform, such as iOS. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_platform(exp_user *user, const char *platform);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_user_set_platform_n(exp_user *user, const char *platform, size_t length);
 
-/** The version of the host's application. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the version of the host application. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_version(exp_user *user, const char *version);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_user_set_version_n(exp_user *user, const char *version, size_t length);
 
-/** The operating system. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the operating system. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_os(exp_user *user, const char *os);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_user_set_os_n(exp_user *user, const char *os, size_t length);
 
-/** Who made the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the manufacturer of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API
 exp_status exp_user_set_device_manufacturer(exp_user *user,
                                             const char *device_manufacturer);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API
 exp_status exp_user_set_device_manufacturer_n(exp_user *user,
                                               const char *device_manufacturer,
                                               size_t length);
 
-/** The brand of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the brand of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_device_brand(exp_user *user, const char *device_brand);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API
 exp_status exp_user_set_device_brand_n(exp_user *user,
                                        const char *device_brand,
                                        size_t length);
 
-/** The model of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the model of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_device_model(exp_user *user, const char *device_model);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API
 exp_status exp_user_set_device_model_n(exp_user *user,
                                        const char *device_model,
                                        size_t length);
 
-/** The carrier of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the carrier of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_carrier(exp_user *user, const char *carrier);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_user_set_carrier_n(exp_user *user, const char *carrier, size_t length);
 
 /**
- * The library name and version reported to the service; NULL for the client's own setting. Setter.
- * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Sets the library name and version reported to the service; NULL for the setting of the client.
+ * Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_user_set_library(exp_user *user, const char *library);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_user_set_library_n(exp_user *user, const char *library, size_t length);
 
-/** The IP address. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/** Sets the IP address. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
 EXP_API exp_status exp_user_set_ip_address(exp_user *user, const char *ip_address);
 
-/** The same, with the text's length. */
+/** The same, with an explicit length. */
 EXP_API exp_status exp_user_set_ip_address_n(exp_user *user, const char *ip_address, size_t length);
 
-/** A member of user_properties: any JSON, null included. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/**
+ * Sets a member of user_properties to any JSON, null included. Setter. EXP_OK,
+ * EXP_ERR_INVALID_ARGUMENT.
+ */
 EXP_API exp_status exp_user_set_property_json(exp_user *user, const char *name, const char *json);
 
-/** The same, with the texts' lengths. */
+/** The same, with explicit lengths. */
 EXP_API
 exp_status exp_user_set_property_json_n(exp_user *user,
                                         const char *name,
@@ -601,13 +625,16 @@ exp_status exp_user_set_property_json_n(exp_user *user,
                                         const char *json,
                                         size_t json_length);
 
-/** Puts the user into one more group of a type. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT. */
+/**
+ * Adds the user to a group of a type; there may be several of one type. Setter. EXP_OK,
+ * EXP_ERR_INVALID_ARGUMENT.
+ */
 EXP_API
 exp_status exp_user_add_group(exp_user *user,
                               const char *group_type,
                               const char *group_name);
 
-/** The same, with the texts' lengths. */
+/** The same, with explicit lengths. */
 EXP_API
 exp_status exp_user_add_group_n(exp_user *user,
                                 const char *group_type,
@@ -616,12 +643,12 @@ exp_status exp_user_add_group_n(exp_user *user,
                                 size_t group_name_length);
 
 /**
- * Any field of the user as JSON, user_properties, groups and those that this library does not know
- * included; NULL or the JSON null for absent. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Sets any field of the user to JSON: user_properties, groups and fields that this library does
+ * not know included. NULL, or the JSON null, clears it. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_user_set_field_json(exp_user *user, const char *name, const char *json);
 
-/** The same, with the texts' lengths. */
+/** The same, with explicit lengths. */
 EXP_API
 exp_status exp_user_set_field_json_n(exp_user *user,
                                      const char *name,
@@ -636,21 +663,21 @@ exp_status exp_user_set_field_json_n(exp_user *user,
 EXP_API exp_fetch_options *exp_fetch_options_new(void);
 
 /**
- * The first value that was refused, borrowed; NULL if there was none. A fetch with these options
- * fails with it. Getter.
+ * Returns the first refusal of a value, borrowed; NULL if no value was refused. A fetch with these
+ * options fails with it. Getter.
  */
 EXP_API const exp_error *exp_fetch_options_error(const exp_fetch_options *options);
 
 /**
- * Whether the service records the assignment: EXP_TRUE, EXP_FALSE or EXP_UNSET (the default).
- * Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Chooses whether the service records the assignment: EXP_TRUE, EXP_FALSE or EXP_UNSET (the
+ * default). Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
 exp_status exp_fetch_options_set_tracks_assignment(exp_fetch_options *options,
                                                    int32_t choice);
 
 /**
- * Whether the service records an exposure: EXP_TRUE, EXP_FALSE or EXP_UNSET (the default).
+ * Chooses whether the service records an exposure: EXP_TRUE, EXP_FALSE or EXP_UNSET (the default).
  * Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
@@ -658,59 +685,59 @@ exp_status exp_fetch_options_set_tracks_exposure(exp_fetch_options *options,
                                                  int32_t choice);
 
 /**
- * Adds a flag to those that are evaluated; none added: all are. Setter. EXP_OK,
+ * Adds a flag to evaluate; without any, all flags are evaluated. Setter. EXP_OK,
  * EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_fetch_options_add_flag_key(exp_fetch_options *options, const char *flag_key);
 
-/** The same, with the key's length. */
+/** The same, with an explicit length. */
 EXP_API
 exp_status exp_fetch_options_add_flag_key_n(exp_fetch_options *options,
                                             const char *flag_key,
                                             size_t length);
 
 /**
- * A bound on the whole fetch, from the call to its return; the client's own holds beside it. 0 to
- * 86400000, or EXP_NO_LIMIT (the default). Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Limits the fetch as a whole, from the call to its return, in addition to the client's own
+ * deadline: 0 to 86400000, or EXP_NO_LIMIT (the default). Setter. EXP_OK,
+ * EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
 exp_status exp_fetch_options_set_deadline_millis(exp_fetch_options *options,
                                                  uint64_t millis);
 
 /**
- * A switch that ends the fetch; NULL takes it off again. The options hold a reference of their
- * own: the caller still owns `cancel`. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Sets the token that cancels the fetch; NULL removes it. The options hold a reference of their
+ * own; the caller still owns `cancel`. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_fetch_options_set_cancel(exp_fetch_options *options, exp_cancel *cancel);
 
 /**
- * A hook for hosts whose thread sits inside the call; NULL takes it off again. It is asked on
- * that thread, every 50 ms while the fetch waits, and whenever a signal interrupts its wait for the
- * network. user_data
- * remains the caller's, and must live as long as fetches with these options run. Setter. EXP_OK,
- * EXP_ERR_INVALID_ARGUMENT.
+ * Sets a hook that can interrupt a blocking fetch; NULL removes it. It runs on the thread of the
+ * fetch, every 50 ms while that waits, and whenever a signal interrupts its wait for the network.
+ * user_data remains the caller's, and must live as long as fetches with these options run. Setter.
+ * EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
 exp_status exp_fetch_options_set_interrupt(exp_fetch_options *options,
                                            exp_interrupt_hook interrupted,
                                            void *user_data);
 
-/** Creates a switch that has not fired; the caller owns it. NULL only after a defect. Anytime. */
+/** Creates a token that has not fired; the caller owns it. NULL only after a defect. Anytime. */
 EXP_API exp_cancel *exp_cancel_new(void);
 
 /**
- * Ends every fetch that carries the switch, with EXP_ERR_CANCELED; it stays fired. NULL is
- * ignored. Anytime; does not wait for the fetches to end. The only function that may be called in
- * a signal handler, also one that interrupts a call of this library: it is async-signal-safe, and
- * leaves errno as it was.
+ * Ends every fetch that carries the token, with EXP_ERR_CANCELED; it stays fired. NULL is ignored.
+ * Anytime; does not wait for the fetches to end. The only function that may be called in a signal
+ * handler, even in one that interrupts a call of this library: it is async-signal-safe and
+ * preserves errno.
  */
 EXP_API void exp_cancel_fire(exp_cancel *cancel);
 
 /**
  * Creates a client for a server deployment key; the caller owns it. `config` may be NULL for the
- * defaults, and is copied; a value that it refused before fails the call. `client_out` must not be
- * NULL. Reads the environment and the ca_file if they are wanted; opens no connection and starts
- * no thread. Anytime, with the settings read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * defaults; if it refused a value before, this fails. `client_out` must not be NULL. Reads the
+ * environment and the ca_file if needed; opens no connection and starts no thread. Anytime; reads
+ * `config` like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
 exp_status exp_client_new(const char *api_key,
@@ -718,7 +745,7 @@ exp_status exp_client_new(const char *api_key,
                           exp_client **client_out,
                           exp_error **error_out);
 
-/** The same, with the key's length. */
+/** The same, with an explicit length. */
 EXP_API
 exp_status exp_client_new_n(const char *api_key,
                             size_t length,
@@ -728,13 +755,14 @@ exp_status exp_client_new_n(const char *api_key,
 
 /**
  * Fetches the variants of a user, on this thread.
- * `user` may be NULL for one of whom nothing is known, `options` for none; a value that one of
- * them refused before fails the call. On EXP_OK *variants_out is a set, maybe an empty one,
- * which the caller owns. `variants_out` must not be NULL. A request whose kept connection had
- * ended may be sent, and so evaluated, twice; with tracks_exposure only if nothing of it had been
- * sent before. Anytime, with user and options read like a Getter. Blocks no longer than
- * exp_config_worst_case_millis tells for the client's settings, or than the deadline of the
- * options. EXP_OK and every status but EXP_ERR_QUEUE_FULL.
+ * `user` may be NULL for one about whom nothing is known, and so may `options`; if either refused
+ * a value before, this fails. On EXP_OK the caller owns the set in *variants_out, which may be
+ * empty. `variants_out` must not be NULL. A request may be sent, and so evaluated, twice if the
+ * server closed the kept-alive connection meanwhile; with tracks_exposure only if none of it had
+ * been sent.
+ * Anytime; reads `user` and `options` like a Getter. Blocks no longer than
+ * exp_config_worst_case_millis of the client's settings and the deadline of the options, not
+ * counting the time spent in your callbacks. EXP_OK and every status except EXP_ERR_QUEUE_FULL.
  */
 EXP_API
 exp_status exp_fetch_v2(exp_client *client,
@@ -744,21 +772,23 @@ exp_status exp_fetch_v2(exp_client *client,
                         exp_error **error_out);
 
 /**
- * Closes the client: new fetches are refused and those in line end, both with EXP_ERR_CLOSED;
- * those that run are waited for. When the time is over they are cut off, also with EXP_ERR_CLOSED,
- * and this returns EXP_ERR_TIMEOUT: call it again to wait until they are back. On EXP_OK the
- * client's threads are gone; when nothing runs any more they have 100 ms beyond the time for it,
- * which a destructor of a thread-local of yours may exceed (EXP_ERR_TIMEOUT). 0 to 86400000, or
- * EXP_NO_LIMIT. You still own the client.
- * Called from a callback of a fetch with this client, it begins to close, does not wait, and
- * returns EXP_ERR_TIMEOUT. Anytime. EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT.
+ * Closes the client: refuses new fetches and ends those that wait, for a connection or for their
+ * next attempt, both with EXP_ERR_CLOSED; waits for the others. Those that still run after
+ * timeout_millis (0 to 86400000, or EXP_NO_LIMIT) are cut off with EXP_ERR_CLOSED, and this
+ * returns EXP_ERR_TIMEOUT; call it again to wait for them.
+ * On EXP_OK the client's threads are gone, except for name lookups that hang in getaddrinfo(3),
+ * which never call you. Once no fetch runs, the threads get at least 100 ms to end, even beyond
+ * the timeout; EXP_ERR_TIMEOUT if a destructor of a thread-local of yours takes longer. The caller
+ * still owns the client. Called from a callback of a fetch with this client, it begins to close,
+ * does not wait, and returns EXP_ERR_TIMEOUT.
+ * Anytime. EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_client_close(exp_client *client, uint64_t timeout_millis);
 
 /**
- * Writes what the client has counted so far, as EXP_METRICS_JSON or EXP_METRICS_OPENMETRICS; the
- * caller owns the text. `text_out` must not be NULL. Anytime; waits for nothing. EXP_OK,
- * EXP_ERR_INVALID_ARGUMENT.
+ * Creates a text with the counters of the client in this process, as EXP_METRICS_JSON or
+ * EXP_METRICS_OPENMETRICS; the caller owns it. `text_out` must not be NULL. Anytime; does not
+ * block. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
 exp_status exp_client_metrics(exp_client *client,
@@ -767,16 +797,17 @@ exp_status exp_client_metrics(exp_client *client,
                               exp_error **error_out);
 
 /**
- * Starts to fetch the variants of a user, and returns at once. What it came to is told to
- * `callback`, with the same status, message and detail as exp_fetch_v2 has: exactly once if this
- * returns EXP_OK, else never; on a thread of the library, never on this one (started in a
- * callback: not before that has returned, then maybe on its thread); never before *pending_out is
- * written, maybe before this returns to your code. At most one more callback runs at once than the
- * pool has connections. One that blocks delays others; their status changes only where as many block
- * at once as the pool has connections.
- * `user`, `options` and NULL as for exp_fetch_v2; an interrupt hook is not asked. `callback` must
- * not be NULL. `pending_out` may be NULL; else the caller owns *pending_out, to cancel the fetch
- * or to wait for it. Anytime, with user and options read like a Getter. EXP_OK,
+ * Starts to fetch the variants of a user, and does not wait for them. If this returns EXP_OK,
+ * `callback` runs exactly once, with the status, message and detail that exp_fetch_v2 would have;
+ * otherwise never.
+ * It runs on a thread of the library, never on this one, except that a fetch started in a callback
+ * may get its own on the same thread, after that callback has returned. It may run before this
+ * returns, but only after *pending_out is written. At most one callback more than the pool has
+ * connections runs at once. One that blocks delays others; it changes their status only while as
+ * many block as the pool has connections.
+ * `user` and `options` as for exp_fetch_v2, but the interrupt hook is not used. `callback` must
+ * not be NULL. `pending_out` may be NULL; otherwise the caller owns *pending_out, to cancel the
+ * fetch or to wait for it. Anytime; reads `user` and `options` like a Getter. EXP_OK,
  * EXP_ERR_INVALID_ARGUMENT, EXP_ERR_CLOSED, EXP_ERR_QUEUE_FULL.
  */
 EXP_API
@@ -789,9 +820,9 @@ exp_status exp_fetch_v2_async(exp_client *client,
                               exp_error **error_out);
 
 /**
- * Starts to fetch the variants of a user, and returns at once. When it is over, it is found in
- * `completions`, which must not be NULL; no thread of the library ever calls you. Else as
- * exp_fetch_v2_async; `user_data` is what exp_pending_user_data tells.
+ * Starts to fetch the variants of a user, and does not wait for them. When the fetch has finished,
+ * it appears in `completions`, which must not be NULL; no callback is called for it. Otherwise as
+ * exp_fetch_v2_async. exp_pending_user_data returns `user_data`.
  */
 EXP_API
 exp_status exp_fetch_v2_submit(exp_client *client,
@@ -803,85 +834,85 @@ exp_status exp_fetch_v2_submit(exp_client *client,
                                exp_error **error_out);
 
 /**
- * Ends the fetch with EXP_ERR_CANCELED, wherever it is: in line, connecting, reading, between two
- * attempts. It is still told, once. Does nothing if it is over or its answer is there already.
- * NULL is ignored. Anytime; does not wait for the end. Not in a signal handler: fire a switch
- * there (exp_cancel_fire). EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+ * Ends the fetch with EXP_ERR_CANCELED, whether it waits for a connection, runs, or waits for its
+ * next attempt. It is still delivered, once. Does nothing if the fetch has its result already.
+ * NULL is ignored. Anytime; does not wait for the end. Not in a signal handler; use
+ * exp_cancel_fire there. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API exp_status exp_pending_cancel(exp_pending *pending);
 
 /**
- * Waits until the fetch is over, and its callback, if it has one, has returned (or is where this
- * is called). 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK, EXP_ERR_TIMEOUT,
- * EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked after the fetch was
- * started.
+ * Waits until the fetch has finished and its callback, if it has one, has returned; within that
+ * callback, returns EXP_OK. timeout_millis is 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK,
+ * EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked after the fetch
+ * was started.
  */
 EXP_API exp_status exp_pending_wait(exp_pending *pending, uint64_t timeout_millis);
 
 /**
- * Takes what a fetch came to, once it was found in its completions: the status, and on EXP_OK a
- * set, which the caller owns. Can be taken once. `variants_out` must not be NULL. Anytime. The
- * fetch's own status; EXP_ERR_INVALID_ARGUMENT if it is not over, or was taken or told already;
- * EXP_ERR_CANCELED in a process forked after the fetch was started.
+ * Takes the result of a fetch that was found in its completions: its status, and on EXP_OK a set,
+ * which the caller owns. It can be taken once. `variants_out` must not be NULL. Anytime. The
+ * status of the fetch; EXP_ERR_INVALID_ARGUMENT if the fetch has not finished, or its result was
+ * taken or passed to a callback; EXP_ERR_CANCELED in a process forked after the fetch was started.
  */
 EXP_API
 exp_status exp_pending_take(exp_pending *pending,
                             exp_variants **variants_out,
                             exp_error **error_out);
 
-/** What the fetch was started with; NULL for NULL. Anytime. */
+/** Returns the user_data that the fetch was started with; NULL for NULL. Anytime. */
 EXP_API void *exp_pending_user_data(const exp_pending *pending);
 
-/** Creates an empty queue; the caller owns it. NULL if the process has no descriptor left. Anytime. */
+/** Creates an empty queue; the caller owns it. NULL if no file descriptor is left. Anytime. */
 EXP_API exp_completions *exp_completions_new(void);
 
 /**
- * A descriptor for poll(2), epoll(7) and their kin: readable while the queue is not empty. It
- * belongs to the queue: do not read, write or close it. -1 for NULL, and in a process forked after
- * the queue was created, where it is the parent's. Getter.
+ * Returns a file descriptor for poll(2), epoll(7) and the like: readable while the queue is not
+ * empty. It belongs to the queue: do not read, write or close it. -1 for NULL, and in a process
+ * forked after the queue was created. Getter.
  */
 EXP_API int exp_completions_fd(exp_completions *completions);
 
 /**
- * Takes the fetch that ended first out of the queue. The caller owns the reference, whether it
- * kept the one from the start or not; it is not at the same address, so tell fetches apart by
- * exp_pending_user_data. NULL if the queue is empty. Anytime; waits for nothing.
+ * Removes the first fetch from the queue and returns it; NULL if the queue is empty. The caller
+ * owns this reference, in addition to the one that it may have from the start, whose address
+ * differs; compare exp_pending_user_data to tell fetches apart. Anytime; does not block.
  */
 EXP_API exp_pending *exp_completions_next(exp_completions *completions);
 
 /**
- * Waits until the queue is not empty. 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK,
- * EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process
- * forked after the queue was created.
+ * Waits until the queue is not empty. timeout_millis is 0 to 86400000, or EXP_NO_LIMIT. Anytime.
+ * EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked after
+ * the queue was created.
  */
 EXP_API exp_status exp_completions_wait(exp_completions *completions, uint64_t timeout_millis);
 
-/** How many variants there are. Getter. */
+/** Returns the number of variants. Getter. */
 EXP_API size_t exp_variants_count(const exp_variants *variants);
 
-/** The variant of a flag, borrowed from the set; NULL if it has none. Getter. */
+/** Returns the variant of a flag, borrowed from the set; NULL if the flag has none. Getter. */
 EXP_API const exp_variant *exp_variants_get(const exp_variants *variants, const char *flag_key);
 
-/** The same, with the key's length. Getter. */
+/** The same, with an explicit length. Getter. */
 EXP_API
 const exp_variant *exp_variants_get_n(const exp_variants *variants,
                                       const char *flag_key,
                                       size_t length);
 
-/** The variant at a position from 0, borrowed from the set; NULL past the end. Getter. */
+/** Returns the variant at a position, from 0, borrowed from the set; NULL past the end. Getter. */
 EXP_API const exp_variant *exp_variants_at(const exp_variants *variants, size_t index);
 
 /**
- * The value of a flag's variant, borrowed from the set; `fallback`, untouched, if there is no
- * such variant or it has no value. For its length: exp_variants_get, exp_variant_value_length.
- * Getter.
+ * Returns the value of a flag's variant, borrowed from the set; `fallback` itself if there is no
+ * such variant or it has no value. For its length use exp_variants_get and
+ * exp_variant_value_length. Getter.
  */
 EXP_API
 const char *exp_variants_value(const exp_variants *variants,
                                const char *flag_key,
                                const char *fallback);
 
-/** The same, with the key's length. Getter. */
+/** The same, with an explicit length. Getter. */
 EXP_API
 const char *exp_variants_value_n(const exp_variants *variants,
                                  const char *flag_key,
@@ -889,18 +920,18 @@ const char *exp_variants_value_n(const exp_variants *variants,
                                  const char *fallback);
 
 /**
- * The whole set as one JSON object, each variant under its flag's key as the service sent it,
- * though characters of that key may be escaped or not; borrowed from the set, which makes it when
- * first asked. Getter.
+ * Returns the set as one JSON object, borrowed from the set: each variant under its flag key, as
+ * the service sent it (in the keys, characters may be escaped differently). Created on the first
+ * call. Getter.
  */
 EXP_API const char *exp_variants_json(const exp_variants *variants);
 
-/** The length of that JSON in bytes. Getter. */
+/** Returns the length of that JSON in bytes. Getter. */
 EXP_API size_t exp_variants_json_length(const exp_variants *variants);
 
 /**
- * Creates a set of those variants that are deployed and not the default of their flag, which the
- * caller owns: what the deprecated `fetch` of the official SDKs returns. `variants_out` must not
+ * Creates a set of the variants that are deployed and not the default of their flag, which is what
+ * the deprecated `fetch` of the official SDKs returns; the caller owns it. `variants_out` must not
  * be NULL. Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
  */
 EXP_API
@@ -909,122 +940,131 @@ exp_status exp_variants_filter_deployed(const exp_variants *variants,
                                         exp_error **error_out);
 
 /**
- * Another reference to the same set, from within a callback not at the same address; the caller
- * owns it. NULL for NULL. Getter.
+ * Returns a new reference to the same set, not necessarily at the same address; the caller owns
+ * it. NULL for NULL. Getter.
  */
 EXP_API exp_variants *exp_variants_retain(const exp_variants *variants);
 
-/** Attempts that the fetch took, the first included; 0 for NULL. Getter. */
+/** Returns the number of attempts of the fetch, the first included; 0 for NULL. Getter. */
 EXP_API uint32_t exp_variants_attempts(const exp_variants *variants);
 
-/** 1 if the last attempt went over a connection that had served before, else 0. Getter. */
+/** Returns 1 if the last attempt used a kept-alive connection, otherwise 0. Getter. */
 EXP_API int32_t exp_variants_connection_reused(const exp_variants *variants);
 
 /**
- * Microseconds that the fetch spent in a phase (EXP_PHASE_...), all attempts together; 0 for any
- * other number. Getter.
+ * Returns the microseconds that the fetch spent in a phase (EXP_PHASE_...), over all attempts; 0
+ * for any other number. Getter.
  */
 EXP_API uint64_t exp_variants_phase_micros(const exp_variants *variants, int32_t phase);
 
 /**
- * Microseconds left of the fetch that brought the set: until its last attempt's timeout, or until
- * its deadline if that is earlier. 0 when that time has passed; UINT64_MAX for NULL. A binding
- * that makes objects of many variants looks at this between them, so that they are made within the
- * same bound as the fetch. Getter.
+ * Returns the microseconds left of the fetch: until the timeout of its last attempt, or until its
+ * deadline if that is earlier. 0 once that has passed; UINT64_MAX for NULL. A binding that creates
+ * objects from many variants checks this in between, to stay within the bound of the fetch.
+ * Getter.
  */
 EXP_API uint64_t exp_variants_micros_left(const exp_variants *variants);
 
-/** The key of the flag. NULL for NULL, as in all of these. Getter. */
+/** Returns the key of the flag. NULL for NULL, as in all of these. Getter. */
 EXP_API const char *exp_variant_flag_key(const exp_variant *variant);
 
-/** Its length in bytes; 0 for NULL, as in all of these. Getter. */
+/** Returns its length in bytes; 0 for NULL, as in all of these. Getter. */
 EXP_API size_t exp_variant_flag_key_length(const exp_variant *variant);
 
-/** The key of the variant; NULL if the service sent none. Getter. */
+/** Returns the key of the variant; NULL if the service sent none. Getter. */
 EXP_API const char *exp_variant_key(const exp_variant *variant);
 
-/** Its length in bytes. Getter. */
+/** Returns its length in bytes. Getter. */
 EXP_API size_t exp_variant_key_length(const exp_variant *variant);
 
-/** The value of the variant; JSON if the service sent no string, NULL if it sent none. Getter. */
+/**
+ * Returns the value of the variant; as JSON if it is not a string, NULL if the service sent none.
+ * Getter.
+ */
 EXP_API const char *exp_variant_value(const exp_variant *variant);
 
-/** Its length in bytes. Getter. */
+/** Returns its length in bytes. Getter. */
 EXP_API size_t exp_variant_value_length(const exp_variant *variant);
 
-/** The payload of the variant as JSON; NULL if the service sent none. Getter. */
+/** Returns the payload of the variant as JSON; NULL if the service sent none. Getter. */
 EXP_API const char *exp_variant_payload_json(const exp_variant *variant);
 
-/** Its length in bytes. Getter. */
+/** Returns its length in bytes. Getter. */
 EXP_API size_t exp_variant_payload_json_length(const exp_variant *variant);
 
-/** The metadata of the variant as JSON; NULL if the service sent none. Getter. */
+/** Returns the metadata of the variant as JSON; NULL if the service sent none. Getter. */
 EXP_API const char *exp_variant_metadata_json(const exp_variant *variant);
 
-/** Its length in bytes. Getter. */
+/** Returns its length in bytes. Getter. */
 EXP_API size_t exp_variant_metadata_json_length(const exp_variant *variant);
 
-/** The status that the call returned; EXP_OK for NULL. Getter. */
+/** Returns the status that the call returned; EXP_OK for NULL. Getter. */
 EXP_API exp_status exp_error_status(const exp_error *error);
 
 /**
- * One line that says what happened and what to do, without the API key and without anything of
- * the user; NULL for NULL. Getter.
+ * Returns one line that says what happened and what to do, without the API key and without any
+ * data of the user; NULL for NULL. Getter.
  */
 EXP_API const char *exp_error_message(const exp_error *error);
 
-/** The message's length in bytes. Getter. */
+/** Returns the length of the message in bytes. Getter. */
 EXP_API size_t exp_error_message_length(const exp_error *error);
 
-/** The HTTP status of the last answer; 0 when there was none. Getter. */
+/** Returns the HTTP status of the last response; 0 if there was none. Getter. */
 EXP_API int32_t exp_error_http_status(const exp_error *error);
 
 /**
- * Attempts made, the first included, though it found no connection or the client closed; 0 when
- * the call was refused before. Getter.
+ * Returns the number of attempts, the first included, even if it got no connection; 0 if the call
+ * failed before the first. Getter.
  */
 EXP_API uint32_t exp_error_attempts(const exp_error *error);
 
 /**
- * 1 if the same call may succeed when made again: timeouts, network failures (but a proxy that
- * wants other credentials), unreadable answers, and every HTTP status but the 4xx, of which 429
- * counts. Else 0. Getter.
+ * Returns 1 if the same call may succeed later: after timeouts, network failures (except when a
+ * proxy responded with 407), unusable responses, and every HTTP status but 4xx, from which 429 is
+ * excepted. Otherwise 0. Getter.
  */
 EXP_API int32_t exp_error_is_retryable(const exp_error *error);
 
-/** How long the service asked to be left alone; 0 if it did not. Getter. */
+/**
+ * Returns how long the service asked to wait before the next request (Retry-After); 0 if it did
+ * not. Getter.
+ */
 EXP_API uint64_t exp_error_retry_after_millis(const exp_error *error);
 
-/** What a fetch was doing when its time was over; EXP_PHASE_NONE if it failed otherwise. Getter. */
+/**
+ * Returns what the fetch was doing when its time ran out; EXP_PHASE_NONE if it failed otherwise.
+ * Getter.
+ */
 EXP_API exp_phase exp_error_phase(const exp_error *error);
 
 /**
- * Microseconds spent in a phase (EXP_PHASE_...), all attempts together; 0 for any other number.
- * Getter.
+ * Returns the microseconds spent in a phase (EXP_PHASE_...), over all attempts; 0 for any other
+ * number. Getter.
  */
 EXP_API uint64_t exp_error_phase_micros(const exp_error *error, int32_t phase);
 
-/** 1 if the last attempt went over a connection that had served before, else 0. Getter. */
+/** Returns 1 if the last attempt used a kept-alive connection, otherwise 0. Getter. */
 EXP_API int32_t exp_error_connection_reused(const exp_error *error);
 
 /**
- * Another reference to the same error, not necessarily at the same address; the caller owns it.
- * NULL for NULL. Getter.
+ * Returns a new reference to the same error, not necessarily at the same address; the caller owns
+ * it. NULL for NULL. Getter.
  */
 EXP_API exp_error *exp_error_retain(const exp_error *error);
 
-/** The text itself, borrowed; NULL for NULL. Getter. */
+/** Returns the string, borrowed; NULL for NULL. Getter. */
 EXP_API const char *exp_text_value(const exp_text *text);
 
-/** Its length in bytes; 0 for NULL. Getter. */
+/** Returns its length in bytes; 0 for NULL. Getter. */
 EXP_API size_t exp_text_length(const exp_text *text);
 
 /**
- * Gives up one reference to an object of any kind. NULL and borrowed objects are ignored; for an
- * exp_variant that is logged, if the client that it came from has a log callback.
- * A client begins to close: new fetches are refused, those in line end with EXP_ERR_CLOSED, those
- * that run go on; its memory goes with the last of them. A finalizer that you gave may run inside.
- * Any thread; waits for nothing.
+ * Releases one reference to an object of any type. NULL and borrowed objects are ignored; freeing
+ * an exp_variant is also logged if its client still exists and has a log callback.
+ * When a client is freed, it begins to close: new fetches are refused, those that wait end with
+ * EXP_ERR_CLOSED, those that run go on; its memory is released with the last of them. A finalizer
+ * of yours may run inside. Any thread; does not block.
  */
 EXP_API void exp_free(void *object);
 

@@ -37,8 +37,8 @@ impl Generation {
         Box::new(Generation { session: Arc::new(session), child: OnceBox::new() })
     }
 
-    /// What the child has that this process is. Nobody who is forked meanwhile waits for a thread
-    /// that is not there: of two that make it, the first is kept.
+    /// What the child has that this process is. No lock: a child forked during initialisation must
+    /// not wait for a thread that it does not have. If two threads race, the first value wins.
     fn child(&self) -> &Generation {
         self.child.get_or_init(|| Generation::new(self.session.in_child()))
     }

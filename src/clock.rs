@@ -1,4 +1,4 @@
-//! What time it is: asked here alone, so that a simulation can answer.
+//! What time it is: asked here alone, but by `sys`, so that a simulation can answer.
 
 use std::time::{Duration, Instant};
 

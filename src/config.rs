@@ -279,20 +279,20 @@ fn parse_base_url(name: &str, url: &str) -> Result<Uri, Error> {
         ))
     };
     if url.len() > MAX_LINE_BYTES {
-        return Err(refuse("the value is longer than 4096 bytes"));
+        return Err(refuse("it is longer than 4096 bytes"));
     }
-    let uri: Uri = url.parse().map_err(|_| refuse("the value does not parse as one"))?;
-    let scheme = uri.scheme_str().ok_or_else(|| refuse("the value has no scheme"))?;
+    let uri: Uri = url.parse().map_err(|_| refuse("the value is not a URL"))?;
+    let scheme = uri.scheme_str().ok_or_else(|| refuse("it has no scheme"))?;
     if !matches!(scheme, "http" | "https") {
         return Err(refuse("its scheme is not http or https"));
     }
-    let authority = uri.authority().ok_or_else(|| refuse("the value has no host"))?;
+    let authority = uri.authority().ok_or_else(|| refuse("it has no host"))?;
     if authority.as_str().contains('@') {
-        return Err(refuse("the value holds a user name"));
+        return Err(refuse("it contains a user name"));
     }
     host_and_port(authority).map_err(refuse)?;
     if uri.query().is_some() || url.contains('#') {
-        return Err(refuse("the value has a query or fragment"));
+        return Err(refuse("it has a query or fragment"));
     }
     Ok(uri)
 }
@@ -302,7 +302,7 @@ fn parse_base_url(name: &str, url: &str) -> Result<Uri, Error> {
 pub(crate) fn host_and_port(authority: &Authority) -> Result<(&str, Option<u16>), &'static str> {
     let host = authority.host();
     if host.is_empty() || host.contains(['[', ']']) && !is_bracketed_address(host) {
-        return Err("the value has no host");
+        return Err("it has no host");
     }
     let text = authority.as_str();
     let text = text.rsplit_once('@').map_or(text, |(_, behind)| behind);
@@ -487,7 +487,7 @@ mod tests {
     #[test]
     fn urls_of_every_wrong_kind_are_refused_with_a_reason() {
         for (url, why) in [
-            ("", "does not parse"),
+            ("", "not a URL"),
             ("localhost", "no scheme"),
             ("/sdk", "no scheme"),
             ("ftp://host", "scheme is not"),

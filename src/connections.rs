@@ -31,7 +31,7 @@ struct Desk {
     timer: Timer,
     /// Workers that sleep because they have nothing to do.
     idle_workers: usize,
-    /// Until when one of these sleeps at most, to keep the time while the timer cannot.
+    /// The deadline that one of these has taken over while the timer is in a callback.
     watched: Option<Instant>,
     /// How long the machine had slept when that was last looked at.
     slept: Duration,
@@ -252,7 +252,7 @@ impl Connections {
         if desk.dispatch.pending() >= most {
             return Err(Error::new(
                 Status::QueueFull,
-                format!("{most} fetches are pending already (max_pending_fetches)"),
+                format!("{most} fetches are already pending (max_pending_fetches)"),
             ));
         }
         desk.dispatch.admit();

@@ -95,9 +95,9 @@ impl Error {
     /// An answer with another status than 200. Worth another attempt are 429 and what is no 4xx.
     pub fn http_status(code: u16, retry_after: Option<Duration>) -> Self {
         let hint = match code {
-            401 | 403 => "; check the API key (a server deployment key is needed) and the zone",
+            401 | 403 => "; check the API key (it must be a server deployment key) and the zone",
             429 => "; the service asks for fewer requests",
-            300..=399 => "; redirects are not followed: check the server URL",
+            300..=399 => "; redirects are not followed: check server_url",
             _ => "",
         };
         Error {
@@ -106,7 +106,7 @@ impl Error {
             retryable: !(400..500).contains(&code) || code == 429,
             ..Error::new(
                 Status::HttpStatus,
-                format!("the service answered with HTTP status {code}{hint}"),
+                format!("the service responded with HTTP status {code}{hint}"),
             )
         }
     }

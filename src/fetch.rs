@@ -26,7 +26,7 @@ use crate::schedule::{Bound, Schedule};
 use crate::timings::{Phase, Timings};
 
 const TOO_LONG_TO_DECODE: &str =
-    "the answer came, but decoding it took longer than the timeout allows";
+    "the response arrived, but decoding it took longer than the timeout allows";
 
 /// What all fetches of a client go by.
 #[derive(Debug)]
@@ -244,7 +244,7 @@ pub fn decode(
         Variants::decode(body, Pace::while_told(go_on)).map_err(|undecoded| match undecoded {
             Undecoded::Stopped => Error::timeout(Phase::Body, TOO_LONG_TO_DECODE),
             Undecoded::Invalid(invalid) => {
-                Error::new(Status::InvalidResponse, format!("the answer cannot be used: {invalid}"))
+                Error::new(Status::InvalidResponse, format!("unusable response: {invalid}"))
             }
         })?;
     metrics.entries_skipped.add(decoded.skipped as u64);

@@ -94,8 +94,8 @@ impl Gauges {
         [
             ("connections_leased", "Connections in use.", self.leased),
             ("connections_idle", "Connections open and unused.", self.idle),
-            ("fetches_waiting", "Fetches in line for a connection.", self.waiting),
-            ("fetches_pending", "Asynchronous fetches not delivered yet.", self.pending),
+            ("fetches_waiting", "Fetches waiting for a connection.", self.waiting),
+            ("fetches_pending", "Asynchronous fetches that are not delivered yet.", self.pending),
         ]
     }
 }
@@ -164,7 +164,7 @@ impl Metrics {
 
     fn plain(&self) -> [(&'static str, &'static str, &Counter); 11] {
         [
-            ("fetches", "Fetches begun.", &self.fetches),
+            ("fetches", "Fetches started.", &self.fetches),
             ("fetches_ok", "Fetches that returned variants.", &self.fetches_ok),
             ("attempts", "Attempts made, retries included.", &self.attempts),
             ("retries", "Attempts after the first.", &self.retries),
@@ -175,24 +175,24 @@ impl Metrics {
             ),
             (
                 "stale_repeats",
-                "Requests repeated because a kept connection had ended meanwhile.",
+                "Requests repeated because a kept-alive connection had been closed.",
                 &self.stale_repeats,
             ),
             ("connections_opened", "Connections opened.", &self.connections_opened),
             (
                 "connections_reused",
-                "Exchanges over a connection that had served before.",
+                "Requests over a kept-alive connection.",
                 &self.connections_reused,
             ),
-            ("lookups", "Host name lookups begun.", &self.lookups),
+            ("lookups", "Host name lookups started.", &self.lookups),
             (
                 "lookups_abandoned",
-                "Host name lookups that outlived everyone who waited for them.",
+                "Host name lookups left behind because nobody could wait longer.",
                 &self.lookups_abandoned,
             ),
             (
                 "entries_skipped",
-                "Entries of answers that were no variant and left out.",
+                "Entries of responses that were not variants and were skipped.",
                 &self.entries_skipped,
             ),
         ]
@@ -220,7 +220,7 @@ impl Metrics {
             Family {
                 name: "timeouts",
                 label: "phase",
-                help: "Attempts that ran into a bound, by phase.",
+                help: "Attempts that timed out, by phase.",
                 values: timeouts.to_vec(),
             },
             Family {

@@ -28,7 +28,7 @@ pub enum Teller {
     Completions(Arc<Completions<Arc<Pending>>>),
 }
 
-/// Who has a fetch that no worker has.
+/// The queue in which a pending fetch waits.
 pub trait Line: Send + Sync {
     /// Ends one that is in line or pauses. One in the middle of its exchange hears of it by its own
     /// switch.

@@ -26,7 +26,7 @@ impl Bound {
     /// This one, or what a deadline leaves if that is less.
     fn clipped(self, left: Option<Duration>) -> Self {
         match left {
-            Some(time) if time < self.time => Bound { time, setting: "what the deadline left" },
+            Some(time) if time < self.time => Bound { time, setting: "the rest of the deadline" },
             _ => self,
         }
     }
@@ -161,7 +161,7 @@ pub(crate) mod tests {
         assert_eq!(told(&schedule, 0, None), "1000 ms (fetch_timeout_millis)");
         assert_eq!(told(&schedule, 1, None), "300 ms (fetch_retry_timeout_millis)");
         let left = Some(Duration::from_millis(70));
-        assert_eq!(told(&schedule, 0, left), "70 ms (what the deadline left)");
+        assert_eq!(told(&schedule, 0, left), "70 ms (the rest of the deadline)");
         schedule.acquire_timeout = Some(Limit::millis(200));
         assert_eq!(told(&schedule, 1, None), "200 ms (fetch_pool_acquire_timeout_millis)");
     }

@@ -136,7 +136,7 @@ impl Session {
             self.logger.log(Level::Warn, || {
                 format!(
                     "a user of {} bytes cannot be cached by the service, whose limit is \
-                     {CACHEABLE_USER_BYTES}; later ones are not reported",
+                     {CACHEABLE_USER_BYTES}; further ones are not reported",
                     body.len()
                 )
             });
@@ -200,7 +200,7 @@ impl Session {
         let (variants, skipped) = decoded?;
         if skipped > 0 {
             self.logger.log(Level::Warn, || {
-                format!("the answer held {skipped} entries that are no variants; they are left out")
+                format!("skipped {skipped} entries of the response that are not variants")
             });
         }
         Ok(variants)

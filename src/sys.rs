@@ -1,6 +1,9 @@
 //! The seam to the operating system: every system call that std does not offer, behind safe
 //! functions. Linux is what is compiled and run; another system gets its own version of this room.
 //!
+//! Waits here are measured by `Instant::now` and not by `crate::clock`: the kernel knows no simulated
+//! time, and `clock` itself is built on this room.
+//!
 //! Sockets, poll(2) and threads are here; `fork.rs` has what a forked child must know, `wake.rs` what
 //! wakes threads. With `ffi/`, the only place where `unsafe` is allowed.
 #![allow(unsafe_code)]
@@ -15,11 +18,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::thread::JoinHandleExt;
 use std::ptr;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 pub use self::fork::{Descriptors, Enlisted, Ours, fork_generation};
 pub use self::wake::{Latch, LatchGuard, Signal, futex_wait, futex_wake, keeping_errno};
-use crate::clock;
 use crate::deadline::Deadline;
 
 /// Begins to connect without waiting: the socket is writable once that is over, and
@@ -163,7 +165,7 @@ pub fn wait_ready(sources: &[(RawFd, Interest)], deadline: Deadline) -> io::Resu
 fn poll(sources: &mut [libc::pollfd], deadline: Deadline) -> libc::c_int {
     let count = sources.len() as libc::nfds_t;
     loop {
-        let left = deadline.remaining(clock::now());
+        let left = deadline.remaining(Instant::now());
         let millis = left
             .map_or(-1, |left| libc::c_int::try_from(left.as_millis()).unwrap_or(libc::c_int::MAX));
         if millis == 0 {
@@ -248,7 +250,7 @@ pub fn join_until(thread: JoinHandle<()>, until: Deadline) -> Result<(), JoinHan
     /// The clock that the system waits by can be set, so it is not left alone with a long wait.
     const AT_ONCE: Duration = Duration::from_millis(100);
     loop {
-        let left = until.remaining(clock::now());
+        let left = until.remaining(Instant::now());
         let wall = SystemTime::now() + left.unwrap_or(AT_ONCE).min(AT_ONCE);
         let wall = timespec(wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
         let id = thread.as_pthread_t();
@@ -315,10 +317,10 @@ mod tests {
     #[test]
     fn a_wait_for_nothing_ends_at_its_deadline_and_not_before() {
         let signal = Signal::new().unwrap();
-        let until = clock::now() + Duration::from_millis(5);
+        let until = Instant::now() + Duration::from_millis(5);
         let ready = wait_ready(&[(signal.fd(), Interest::Readable)], Deadline::at(until));
         assert_eq!(ready.unwrap(), 0);
-        assert!(clock::now() >= until);
+        assert!(Instant::now() >= until);
     }
 
     #[test]
@@ -328,10 +330,10 @@ mod tests {
             let _ = ended.recv();
         };
         let thread = spawn("exp-test", 1 << 20, wait).unwrap();
-        let began = clock::now();
+        let began = Instant::now();
         let thread = join_until(thread, Deadline::at(began + Duration::from_millis(5)));
         let thread = thread.expect_err("it is still there");
-        assert!(clock::now() >= began + Duration::from_millis(5));
+        assert!(Instant::now() >= began + Duration::from_millis(5));
         drop(end);
         join_until(thread, Deadline::NEVER).expect("it is gone");
     }

@@ -59,8 +59,8 @@ impl Phase {
             Phase::Connect => "connecting",
             Phase::Tls => "in the TLS handshake",
             Phase::Send => "sending the request",
-            Phase::FirstByte => "waiting for the answer",
-            Phase::Body => "reading the answer's body",
+            Phase::FirstByte => "waiting for the response",
+            Phase::Body => "reading the response body",
             Phase::Backoff => "waiting to try again",
         }
     }

@@ -53,12 +53,12 @@ const SAMPLE: &str = r#"{"a":{"key":"on","value":"é","payload":[1,{"b":"\u00e9"
 #[test]
 fn a_body_that_is_no_json_object_is_an_invalid_response() {
     for (body, words) in [
-        ("null", "no JSON object"),
-        ("[]", "no JSON object"),
-        (r#"[{"a":{"key":"on"}}]"#, "no JSON object"),
-        (r#""text""#, "no JSON object"),
-        ("17", "no JSON object"),
-        ("true", "no JSON object"),
+        ("null", "not a JSON object"),
+        ("[]", "not a JSON object"),
+        (r#"[{"a":{"key":"on"}}]"#, "not a JSON object"),
+        (r#""text""#, "not a JSON object"),
+        ("17", "not a JSON object"),
+        ("true", "not a JSON object"),
         ("nul", ""),
         ("<html></html>", "not valid JSON"),
         ("{} {}", "not valid JSON"),
@@ -124,7 +124,10 @@ fn a_body_without_a_length_is_good_if_its_json_is_whole_and_only_then() {
     let whole = outcome(raw(format!("{head}{SAMPLE}")).then(Step::Close));
     assert_eq!(whole.expect("it is whole").len(), 1);
     for end in [1, SAMPLE.len() / 2, SAMPLE.len() - 2] {
-        refuse(raw(format!("{head}{}", &SAMPLE.replace('é', "e")[..end])).then(Step::Close), "cut");
+        refuse(
+            raw(format!("{head}{}", &SAMPLE.replace('é', "e")[..end])).then(Step::Close),
+            "truncated",
+        );
     }
 }
 
@@ -171,8 +174,8 @@ fn nested(depth: usize) -> String {
 #[test]
 fn a_body_nested_128_deep_is_good_and_a_deeper_one_is_an_invalid_response() {
     assert_eq!(accept(&nested(128)).len(), 1);
-    refuse(Answer::json(200, nested(129)), "128 deep");
-    refuse(Answer::json(200, nested(100_000)), "128 deep");
+    refuse(Answer::json(200, nested(129)), "128 levels");
+    refuse(Answer::json(200, nested(100_000)), "128 levels");
     refuse(Answer::json(200, "[".repeat(200_000)), "");
     refuse(Answer::json(200, r#"{"a":"#.repeat(100_000)), "");
 }

@@ -220,6 +220,6 @@ fn the_deadline_clips_the_wait_for_a_connection_and_the_message_says_so() {
         cancel.fire();
         let error = error(&fetched);
         assert_eq!((error.status, error.phase), (Status::Timeout, Some(Phase::Pool)));
-        assert!(error.message.contains("within 80 ms (what the deadline left)"), "{error}");
+        assert!(error.message.contains("within 80 ms (the rest of the deadline)"), "{error}");
     });
 }

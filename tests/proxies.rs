@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::io::Write;
 use std::process::Command;
 
 use experiment::client::Client;
@@ -13,7 +14,7 @@ use experiment::model::User;
 use experiment::options::FetchOptions;
 use mock_service::{Answer, MockService, Script, Step};
 use support::proxy::{Conduct, Proxy};
-use support::tls::{Authority, NAMES, TlsServer};
+use support::tls::{Authority, NAMES, TlsServer, read_request};
 use support::{PATIENCE, client, config, fetch};
 
 fn through(proxy_url: &str, service: &MockService) -> Config {
@@ -105,12 +106,27 @@ fn a_407_with_many_fields_is_final() {
 }
 
 #[test]
+fn a_407_out_of_a_tunnel_is_the_services() {
+    let authority = Authority::new();
+    let config = authority.certify(&NAMES).server_config(rustls::ALL_VERSIONS);
+    let server = TlsServer::start_with(config, |_, mut stream| {
+        read_request(&mut stream);
+        stream.write_all(b"HTTP/1.1 407 X\r\nContent-Length: 0\r\n\r\n").unwrap();
+    });
+    let mut settings = support::config(&server.url());
+    settings.set_ca_file(authority.file()).unwrap();
+    settings.set_proxy_url(&Proxy::start(Conduct::Tunnel).url()).unwrap();
+    let error = failure(&client(&settings));
+    assert_eq!((error.status, error.http_status), (Status::HttpStatus, Some(407)), "{error}");
+}
+
+#[test]
 fn a_message_names_the_proxy_where_it_is_the_proxy_that_fails() {
     let silent = Proxy::start(Conduct::Silence);
     let refusing = MockService::refused_url();
     for (proxy_url, words) in [
         (silent.url(), "within 100 ms"),
-        (refusing, "no connection to the proxy"),
+        (refusing, "could not connect to the proxy"),
         ("http://proxy.test:3128".to_owned(), "host of the proxy proxy.test:3128"),
     ] {
         let (_authority, _server, mut tunnel) = tunneled(&proxy_url);

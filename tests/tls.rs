@@ -670,7 +670,7 @@ fn a_port_where_nothing_listens_is_a_network_failure() {
     let url = MockService::refused_url().replace("http:", "https:");
     let error = failure(&client(&config(&url)));
     assert_eq!(error.status, Status::Network, "{error}");
-    assert!(error.message.contains("no connection to"), "{error}");
+    assert!(error.message.contains("could not connect to"), "{error}");
 }
 
 #[test]

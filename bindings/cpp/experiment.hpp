@@ -92,7 +92,7 @@ enum class status {
     network = EXP_ERR_NETWORK,
     /** The certificate or the protocol was refused. Final. */
     tls = EXP_ERR_TLS,
-    /** The service answered with another status than 200: error::http_status. */
+    /** The service responded with a status other than 200: error::http_status. */
     http_status = EXP_ERR_HTTP_STATUS,
     /** The answer is no usable HTTP or JSON. */
     invalid_response = EXP_ERR_INVALID_RESPONSE,
@@ -684,13 +684,13 @@ class user : public owner<exp_user> {
     explicit user(exp_user *object) noexcept : owner(object) {}
 };
 
-/** A switch that ends the fetches that carry it, now and from now on. */
+/** A cancellation token: firing it ends every fetch that carries it, running or yet to start. */
 class cancel : public owner<exp_cancel> {
   public:
     /** Not fired. */
     cancel() noexcept : owner(exp_cancel_new()) {}
 
-    /** Ends every fetch that carries the switch; it stays fired. Does not wait for them to end. */
+    /** Ends every fetch that carries the token; it stays fired. Does not wait for them to end. */
     void fire() const noexcept { exp_cancel_fire(get()); }
 };
 
@@ -725,7 +725,7 @@ class fetch_options : public owner<exp_fetch_options> {
                       exp_fetch_options_set_deadline_millis)
 
     /**
-     * A switch that ends the fetch, in place of the one before. It may be destroyed before the
+     * The token that cancels the fetch, replacing any earlier one. It may be destroyed before the
      * options are; one that was moved from is none.
      */
     fetch_options &cancel(const experiment::cancel &value) &noexcept {

@@ -25,7 +25,7 @@ const (
 	StatusNetwork
 	// StatusTLS: the certificate or the protocol was refused.
 	StatusTLS
-	// StatusHTTP: the service answered with another status than 200; see FetchError.HTTPStatus.
+	// StatusHTTP: the service responded with a status other than 200; see FetchError.HTTPStatus.
 	StatusHTTP
 	// StatusInvalidResponse: the answer is no usable HTTP or JSON.
 	StatusInvalidResponse

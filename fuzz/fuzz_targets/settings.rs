@@ -57,7 +57,7 @@ fn check_proxy(mut config: Config, proxy: &str) {
     let secrets: Vec<&str> = secret.into_iter().collect();
     if told(&config.set_proxy_url(proxy), "proxy_url must be", &secrets) {
         let made = Client::new("key", &config).map(drop);
-        told(&made, "proxy_url is no proxy", &secrets);
+        told(&made, "proxy_url must be a proxy", &secrets);
     }
 }
 
@@ -82,7 +82,7 @@ fn check_bypass(mut config: Config, hosts: &str, more_hosts: &str) {
             env::set_var("NO_PROXY", hosts);
             env::remove_var("no_proxy");
         }
-        told(&Client::new("key", &config).map(drop), "the proxy named by the environment", &[])
+        told(&Client::new("key", &config).map(drop), "the environment variable HTTP", &[])
     };
     let each = [hosts, more_hosts].map(bypasses);
     assert_eq!(bypasses(&format!("{hosts},{more_hosts}")), each[0] || each[1]);

@@ -8,7 +8,7 @@ use crate::cancel::Cancel;
 use crate::sys;
 use crate::tag::Tag;
 
-/// A switch that ends the fetches that carry it, now and from now on. See
+/// A cancellation token. Firing it ends every fetch that carries it, running or yet to start. See
 /// exp_fetch_options_set_cancel.
 pub struct exp_cancel {
     _opaque: [u8; 0],
@@ -21,16 +21,16 @@ impl Object for exp_cancel {
     const ARGUMENT: &'static str = "cancel";
 }
 
-/// Creates a switch that has not fired; the caller owns it. NULL only after a defect. Anytime.
+/// Creates a token that has not fired; the caller owns it. NULL only after a defect. Anytime.
 #[unsafe(no_mangle)]
 pub extern "C" fn exp_cancel_new() -> *mut exp_cancel {
     guard::value(std::ptr::null_mut(), || Ok(give(Cancel::new())))
 }
 
-/// Ends every fetch that carries the switch, with EXP_ERR_CANCELED; it stays fired. NULL is
-/// ignored. Anytime; does not wait for the fetches to end. The only function that may be called in
-/// a signal handler, also one that interrupts a call of this library: it is async-signal-safe, and
-/// leaves errno as it was.
+/// Ends every fetch that carries the token, with EXP_ERR_CANCELED; it stays fired. NULL is ignored.
+/// Anytime; does not wait for the fetches to end. The only function that may be called in a signal
+/// handler, even in one that interrupts a call of this library: it is async-signal-safe and
+/// preserves errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_cancel_fire(cancel: *mut exp_cancel) {
     // No guard: it has a thread-local, whose memory is made when a thread first asks for it. Nothing

@@ -38,20 +38,20 @@ impl Object for exp_client {
     }
 }
 
-/// In which form exp_client_metrics writes.
+/// The formats of exp_client_metrics.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum exp_metrics_format {
-    /// One JSON object; times in seconds.
+    /// One JSON object; times are in seconds.
     EXP_METRICS_JSON = 0,
     /// OpenMetrics text, version 1.0.0.
     EXP_METRICS_OPENMETRICS = 1,
 }
 
 /// Creates a client for a server deployment key; the caller owns it. `config` may be NULL for the
-/// defaults, and is copied; a value that it refused before fails the call. `client_out` must not be
-/// NULL. Reads the environment and the ca_file if they are wanted; opens no connection and starts
-/// no thread. Anytime, with the settings read like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// defaults; if it refused a value before, this fails. `client_out` must not be NULL. Reads the
+/// environment and the ca_file if needed; opens no connection and starts no thread. Anytime; reads
+/// `config` like a Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_client_new(
     api_key: *const c_char,
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn exp_client_new(
     }
 }
 
-/// The same, with the key's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_client_new_n(
     api_key: *const c_char,
@@ -83,13 +83,14 @@ pub unsafe extern "C" fn exp_client_new_n(
 }
 
 /// Fetches the variants of a user, on this thread.
-/// `user` may be NULL for one of whom nothing is known, `options` for none; a value that one of
-/// them refused before fails the call. On EXP_OK *variants_out is a set, maybe an empty one,
-/// which the caller owns. `variants_out` must not be NULL. A request whose kept connection had
-/// ended may be sent, and so evaluated, twice; with tracks_exposure only if nothing of it had been
-/// sent before. Anytime, with user and options read like a Getter. Blocks no longer than
-/// exp_config_worst_case_millis tells for the client's settings, or than the deadline of the
-/// options. EXP_OK and every status but EXP_ERR_QUEUE_FULL.
+/// `user` may be NULL for one about whom nothing is known, and so may `options`; if either refused
+/// a value before, this fails. On EXP_OK the caller owns the set in *variants_out, which may be
+/// empty. `variants_out` must not be NULL. A request may be sent, and so evaluated, twice if the
+/// server closed the kept-alive connection meanwhile; with tracks_exposure only if none of it had
+/// been sent.
+/// Anytime; reads `user` and `options` like a Getter. Blocks no longer than
+/// exp_config_worst_case_millis of the client's settings and the deadline of the options, not
+/// counting the time spent in your callbacks. EXP_OK and every status except EXP_ERR_QUEUE_FULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_v2(
     client: *mut exp_client,
@@ -111,14 +112,16 @@ pub unsafe extern "C" fn exp_fetch_v2(
     })
 }
 
-/// Closes the client: new fetches are refused and those in line end, both with EXP_ERR_CLOSED;
-/// those that run are waited for. When the time is over they are cut off, also with EXP_ERR_CLOSED,
-/// and this returns EXP_ERR_TIMEOUT: call it again to wait until they are back. On EXP_OK the
-/// client's threads are gone; when nothing runs any more they have 100 ms beyond the time for it,
-/// which a destructor of a thread-local of yours may exceed (EXP_ERR_TIMEOUT). 0 to 86400000, or
-/// EXP_NO_LIMIT. You still own the client.
-/// Called from a callback of a fetch with this client, it begins to close, does not wait, and
-/// returns EXP_ERR_TIMEOUT. Anytime. EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT.
+/// Closes the client: refuses new fetches and ends those that wait, for a connection or for their
+/// next attempt, both with EXP_ERR_CLOSED; waits for the others. Those that still run after
+/// timeout_millis (0 to 86400000, or EXP_NO_LIMIT) are cut off with EXP_ERR_CLOSED, and this
+/// returns EXP_ERR_TIMEOUT; call it again to wait for them.
+/// On EXP_OK the client's threads are gone, except for name lookups that hang in getaddrinfo(3),
+/// which never call you. Once no fetch runs, the threads get at least 100 ms to end, even beyond
+/// the timeout; EXP_ERR_TIMEOUT if a destructor of a thread-local of yours takes longer. The caller
+/// still owns the client. Called from a callback of a fetch with this client, it begins to close,
+/// does not wait, and returns EXP_ERR_TIMEOUT.
+/// Anytime. EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_client_close(
     client: *mut exp_client,
@@ -136,9 +139,9 @@ pub unsafe extern "C" fn exp_client_close(
     })
 }
 
-/// Writes what the client has counted so far, as EXP_METRICS_JSON or EXP_METRICS_OPENMETRICS; the
-/// caller owns the text. `text_out` must not be NULL. Anytime; waits for nothing. EXP_OK,
-/// EXP_ERR_INVALID_ARGUMENT.
+/// Creates a text with the counters of the client in this process, as EXP_METRICS_JSON or
+/// EXP_METRICS_OPENMETRICS; the caller owns it. `text_out` must not be NULL. Anytime; does not
+/// block. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_client_metrics(
     client: *mut exp_client,

@@ -16,8 +16,8 @@ use crate::error::{Error, Status};
 use crate::pending::Pending;
 use crate::tag::Tag;
 
-/// A queue of asynchronous fetches that are over, in the order in which they ended. Used by any
-/// number of clients and threads.
+/// A queue of finished asynchronous fetches, in the order in which they finished. Any number of
+/// clients and threads may share one.
 pub struct exp_completions {
     _opaque: [u8; 0],
 }
@@ -29,20 +29,20 @@ impl Object for exp_completions {
     const ARGUMENT: &'static str = "completions";
 }
 
-/// Creates an empty queue; the caller owns it. NULL if the process has no descriptor left. Anytime.
+/// Creates an empty queue; the caller owns it. NULL if no file descriptor is left. Anytime.
 #[unsafe(no_mangle)]
 pub extern "C" fn exp_completions_new() -> *mut exp_completions {
     guard::action(ptr::null_mut(), || {
         let completions = Completions::new().map_err(|error| {
-            Error::new(Status::Internal, format!("no descriptor can be made: {error}"))
+            Error::new(Status::Internal, format!("no file descriptor can be created: {error}"))
         })?;
         Ok(give(completions))
     })
 }
 
-/// A descriptor for poll(2), epoll(7) and their kin: readable while the queue is not empty. It
-/// belongs to the queue: do not read, write or close it. -1 for NULL, and in a process forked after
-/// the queue was created, where it is the parent's. Getter.
+/// Returns a file descriptor for poll(2), epoll(7) and the like: readable while the queue is not
+/// empty. It belongs to the queue: do not read, write or close it. -1 for NULL, and in a process
+/// forked after the queue was created. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_completions_fd(completions: *mut exp_completions) -> c_int {
     guard::value(-1, || {
@@ -51,9 +51,9 @@ pub unsafe extern "C" fn exp_completions_fd(completions: *mut exp_completions) -
     })
 }
 
-/// Takes the fetch that ended first out of the queue. The caller owns the reference, whether it
-/// kept the one from the start or not; it is not at the same address, so tell fetches apart by
-/// exp_pending_user_data. NULL if the queue is empty. Anytime; waits for nothing.
+/// Removes the first fetch from the queue and returns it; NULL if the queue is empty. The caller
+/// owns this reference, in addition to the one that it may have from the start, whose address
+/// differs; compare exp_pending_user_data to tell fetches apart. Anytime; does not block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_completions_next(
     completions: *mut exp_completions,
@@ -65,9 +65,9 @@ pub unsafe extern "C" fn exp_completions_next(
     })
 }
 
-/// Waits until the queue is not empty. 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK,
-/// EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process
-/// forked after the queue was created.
+/// Waits until the queue is not empty. timeout_millis is 0 to 86400000, or EXP_NO_LIMIT. Anytime.
+/// EXP_OK, EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked after
+/// the queue was created.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_completions_wait(
     completions: *mut exp_completions,
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn exp_completions_wait(
         }
         match completions.body.wait(Deadline::after(clock::now(), limit)) {
             true => Ok(()),
-            false => Err(Error::new(Status::Timeout, "no fetch has ended yet")),
+            false => Err(Error::new(Status::Timeout, "no fetch has finished yet")),
         }
     })
 }

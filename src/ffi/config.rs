@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::logger::{Level, Sink};
 use crate::tag::Tag;
 
-/// Settings of clients. A client copies them when it is created.
+/// Settings for clients. Creating a client copies them.
 pub struct exp_config {
     _opaque: [u8; 0],
 }
@@ -30,7 +30,7 @@ impl Object for exp_config {
     const ARGUMENT: &'static str = "config";
 }
 
-/// Which of the service's data centres is asked.
+/// The data centers of the service.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum exp_zone {
@@ -38,7 +38,7 @@ pub enum exp_zone {
     EXP_ZONE_EU = 1,
 }
 
-/// How loud a log line is.
+/// The severity of a log line.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum exp_log_level {
@@ -59,8 +59,8 @@ impl From<Level> for exp_log_level {
     }
 }
 
-/// Takes a log line: NUL-terminated UTF-8, `length` bytes without the NUL, borrowed for the call.
-/// On any thread, several at once.
+/// Receives a log line: NUL-terminated UTF-8, `length` bytes without the NUL, borrowed for the
+/// call. May run on any thread, and on several at once.
 pub type exp_log_callback = Option<
     unsafe extern "C" fn(
         user_data: *mut c_void,
@@ -70,7 +70,7 @@ pub type exp_log_callback = Option<
     ),
 >;
 
-/// Told that the library will not use user_data any more.
+/// Runs when the library will not use user_data again.
 pub type exp_finalizer = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
 
 /// Creates settings with their default values; the caller owns them. NULL only after a defect.
@@ -80,18 +80,17 @@ pub extern "C" fn exp_config_new() -> *mut exp_config {
     guard::value(ptr::null_mut(), || Ok(give(Config::default().into())))
 }
 
-/// The first value that was refused, borrowed; NULL if there was none. exp_client_new fails with
-/// it. Getter.
+/// Returns the first refusal of a value, borrowed; NULL if no value was refused. exp_client_new
+/// fails with it. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_error(config: *const exp_config) -> *const exp_error {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { rejection(config) }
 }
 
-/// The longest that a fetch can take with these settings, by the table of the documentation: for
-/// each attempt the wait for a connection and the timeout, between two of them the largest
-/// back-off, and no more than the deadline. EXP_NO_LIMIT if nothing bounds it; NULL stands for the
-/// defaults. Getter.
+/// Returns the longest time that a fetch can take with these settings: for each attempt, the wait
+/// for a connection plus the timeout; between attempts, the largest back-off; all of it limited by
+/// the deadline. EXP_NO_LIMIT if nothing bounds it. NULL means the defaults. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_worst_case_millis(config: *const exp_config) -> u64 {
     guard::value(0, || {
@@ -104,8 +103,8 @@ pub unsafe extern "C" fn exp_config_worst_case_millis(config: *const exp_config)
     })
 }
 
-/// Where the service is: http(s)://host[:port][/base/path]. Wins over the zone. Setter. EXP_OK,
-/// EXP_ERR_INVALID_ARGUMENT.
+/// Sets the URL of the service: http(s)://host[:port][/base/path]. Overrides the zone. Setter.
+/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_server_url(
     config: *mut exp_config,
@@ -115,7 +114,7 @@ pub unsafe extern "C" fn exp_config_set_server_url(
     unsafe { set_text(config, Chars::terminated(server_url), "server_url", Config::set_server_url) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_server_url_n(
     config: *mut exp_config,
@@ -128,7 +127,7 @@ pub unsafe extern "C" fn exp_config_set_server_url_n(
     }
 }
 
-/// Whose data centre is asked: EXP_ZONE_US (the default) or EXP_ZONE_EU. Setter. EXP_OK,
+/// Selects the data center: EXP_ZONE_US (the default) or EXP_ZONE_EU. Setter. EXP_OK,
 /// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_server_zone(
@@ -144,8 +143,8 @@ pub unsafe extern "C" fn exp_config_set_server_zone(
     }
 }
 
-/// What the first attempt may take from its connection to the last byte of the answer: 1 to
-/// 86400000; 10000 by default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Limits the first attempt, from when the pool grants a connection until the response is decoded:
+/// 1 to 86400000; 10000 by default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_fetch_timeout_millis(
     config: *mut exp_config,
@@ -155,8 +154,9 @@ pub unsafe extern "C" fn exp_config_set_fetch_timeout_millis(
     unsafe { set(config, |config| config.set_fetch_timeout(millis)) }
 }
 
-/// What each attempt may wait for a connection of the pool: 0 (not at all) to 86400000, or
-/// EXP_NO_LIMIT; by default the attempt's own timeout. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Limits how long each attempt waits for a connection from the pool: 0 (not at all) to 86400000,
+/// or EXP_NO_LIMIT; the timeout of the attempt by default. Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_fetch_pool_acquire_timeout_millis(
     config: *mut exp_config,
@@ -166,7 +166,8 @@ pub unsafe extern "C" fn exp_config_set_fetch_pool_acquire_timeout_millis(
     unsafe { set(config, |config| config.set_fetch_pool_acquire_timeout(millis)) }
 }
 
-/// Attempts after the first: 0 (the default) to 100. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the number of attempts after the first: 0 (the default) to 100. Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_fetch_retries(
     config: *mut exp_config,
@@ -176,8 +177,8 @@ pub unsafe extern "C" fn exp_config_set_fetch_retries(
     unsafe { set(config, |config| config.set_fetch_retries(retries)) }
 }
 
-/// What each attempt after the first may take: 1 to 86400000; 10000 by default. Setter. EXP_OK,
-/// EXP_ERR_INVALID_ARGUMENT.
+/// Limits each attempt after the first, as fetch_timeout_millis does the first: 1 to 86400000;
+/// 10000 by default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_fetch_retry_timeout_millis(
     config: *mut exp_config,
@@ -187,7 +188,7 @@ pub unsafe extern "C" fn exp_config_set_fetch_retry_timeout_millis(
     unsafe { set(config, |config| config.set_fetch_retry_timeout(millis)) }
 }
 
-/// The wait before the second attempt: 0 to 86400000; 500 by default. Setter. EXP_OK,
+/// Sets the wait before the second attempt: 0 to 86400000; 500 by default. Setter. EXP_OK,
 /// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_fetch_retry_backoff_min_millis(
@@ -198,8 +199,8 @@ pub unsafe extern "C" fn exp_config_set_fetch_retry_backoff_min_millis(
     unsafe { set(config, |config| config.set_fetch_retry_backoff_min(millis)) }
 }
 
-/// The longest wait between two attempts: 0 to 86400000; 10000 by default. A service that asks for
-/// more ends the fetch. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the longest wait between two attempts: 0 to 86400000; 10000 by default. If the service asks
+/// for a longer one (Retry-After), the fetch ends. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_fetch_retry_backoff_max_millis(
     config: *mut exp_config,
@@ -209,7 +210,7 @@ pub unsafe extern "C" fn exp_config_set_fetch_retry_backoff_max_millis(
     unsafe { set(config, |config| config.set_fetch_retry_backoff_max(millis)) }
 }
 
-/// What each wait is multiplied by for the next: 1 to 100; 1.5 by default. Setter. EXP_OK,
+/// Sets the factor from each wait to the next: 1 to 100; 1.5 by default. Setter. EXP_OK,
 /// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_fetch_retry_backoff_scalar(
@@ -220,8 +221,8 @@ pub unsafe extern "C" fn exp_config_set_fetch_retry_backoff_scalar(
     unsafe { set(config, |config| config.set_fetch_retry_backoff_scalar(scalar)) }
 }
 
-/// Whether each wait is drawn evenly between zero and the back-off: EXP_TRUE or EXP_FALSE (the
-/// default). Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Draws each wait uniformly between zero and the back-off: EXP_TRUE or EXP_FALSE (the default).
+/// Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_fetch_retry_jitter(
     config: *mut exp_config,
@@ -231,8 +232,8 @@ pub unsafe extern "C" fn exp_config_set_fetch_retry_jitter(
     unsafe { set_bool(config, on, "fetch_retry_jitter", Config::set_fetch_retry_jitter) }
 }
 
-/// Retries allowed for each hundred fetches of the client, beyond which the last error is reported
-/// at once: 1 to 100, or 0 for no such budget (the default). Setter. EXP_OK,
+/// Limits the retries of a client to so many for every hundred fetches; beyond them a failed
+/// attempt ends its fetch: 1 to 100, or 0 for no limit (the default). Setter. EXP_OK,
 /// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_fetch_retry_budget_percent(
@@ -243,7 +244,7 @@ pub unsafe extern "C" fn exp_config_set_fetch_retry_budget_percent(
     unsafe { set(config, |config| config.set_fetch_retry_budget(percent)) }
 }
 
-/// A bound on every whole fetch, from the call to its return: 0 to 86400000, or EXP_NO_LIMIT (the
+/// Limits every fetch as a whole, from the call to its return: 0 to 86400000, or EXP_NO_LIMIT (the
 /// default). Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_fetch_deadline_millis(
@@ -254,8 +255,8 @@ pub unsafe extern "C" fn exp_config_set_fetch_deadline_millis(
     unsafe { set(config, |config| config.set_fetch_deadline(millis)) }
 }
 
-/// Connections, and so exchanges at the same time: 1 to 1024; 8 by default. Setter. EXP_OK,
-/// EXP_ERR_INVALID_ARGUMENT.
+/// Sets the number of connections, and so of concurrent requests: 1 to 1024; 8 by default. Setter.
+/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_connection_pool_max_size(
     config: *mut exp_config,
@@ -265,9 +266,9 @@ pub unsafe extern "C" fn exp_config_set_connection_pool_max_size(
     unsafe { set(config, |config| config.set_connection_pool_max_size(size)) }
 }
 
-/// How long an unused connection may be used again: 0 (never) to 86400000; 30000 by default. One
-/// that is older is closed when the client is next used.
-/// Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Limits how long an idle connection may be reused: 0 (never) to 86400000; 30000 by default. One
+/// that is idle for longer is closed when the client is next used. Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_connection_idle_timeout_millis(
     config: *mut exp_config,
@@ -277,8 +278,9 @@ pub unsafe extern "C" fn exp_config_set_connection_idle_timeout_millis(
     unsafe { set(config, |config| config.set_connection_idle_timeout(millis)) }
 }
 
-/// How long a connection is used, so that a busy client follows the service to a new address: 0 to
-/// 86400000, or EXP_NO_LIMIT; 300000 by default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Limits the age up to which a connection is reused, so that a busy client follows the service to
+/// a new address: 0 to 86400000, or EXP_NO_LIMIT; 300000 by default. Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_connection_max_lifetime_millis(
     config: *mut exp_config,
@@ -288,8 +290,8 @@ pub unsafe extern "C" fn exp_config_set_connection_max_lifetime_millis(
     unsafe { set(config, |config| config.set_connection_max_lifetime(millis)) }
 }
 
-/// Asynchronous fetches that may be pending at once: 1 to 1000000; 1024 by default. Setter. EXP_OK,
-/// EXP_ERR_INVALID_ARGUMENT.
+/// Limits the asynchronous fetches that are pending at once: 1 to 1000000; 1024 by default. Setter.
+/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_max_pending_fetches(
     config: *mut exp_config,
@@ -299,8 +301,8 @@ pub unsafe extern "C" fn exp_config_set_max_pending_fetches(
     unsafe { set(config, |config| config.set_max_pending_fetches(count)) }
 }
 
-/// The largest body that is read, after decompression: 1 to 1073741824; 8388608 by default. Setter.
-/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Limits the size of a response body, after decompression: 1 to 1073741824 bytes; 8388608 by
+/// default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_max_response_bytes(
     config: *mut exp_config,
@@ -310,8 +312,8 @@ pub unsafe extern "C" fn exp_config_set_max_response_bytes(
     unsafe { set(config, |config| config.set_max_response_bytes(bytes)) }
 }
 
-/// A PEM file with the authorities to trust in place of the built-in ones; read when a client is
-/// created. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets a PEM file of certificates to trust in place of the built-in authorities. It is read when a
+/// client is created. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_ca_file(
     config: *mut exp_config,
@@ -321,7 +323,7 @@ pub unsafe extern "C" fn exp_config_set_ca_file(
     unsafe { set_text(config, Chars::terminated(ca_file), "ca_file", Config::set_ca_file) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_ca_file_n(
     config: *mut exp_config,
@@ -332,8 +334,8 @@ pub unsafe extern "C" fn exp_config_set_ca_file_n(
     unsafe { set_text(config, Chars::counted(ca_file, length), "ca_file", Config::set_ca_file) }
 }
 
-/// The proxy to go through: http(s)://[user:password@]host[:port]. Wins over the environment.
-/// Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the proxy: http(s)://[user:password@]host[:port]. Overrides the environment. Setter.
+/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_proxy_url(
     config: *mut exp_config,
@@ -343,7 +345,7 @@ pub unsafe extern "C" fn exp_config_set_proxy_url(
     unsafe { set_text(config, Chars::terminated(proxy_url), "proxy_url", Config::set_proxy_url) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_proxy_url_n(
     config: *mut exp_config,
@@ -356,8 +358,8 @@ pub unsafe extern "C" fn exp_config_set_proxy_url_n(
     }
 }
 
-/// Whether HTTPS_PROXY and its kin are obeyed, as found when a client is created: EXP_TRUE (the
-/// default) or EXP_FALSE. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Obeys HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, as they are when a client is created:
+/// EXP_TRUE (the default) or EXP_FALSE. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_use_environment_proxy(
     config: *mut exp_config,
@@ -367,9 +369,8 @@ pub unsafe extern "C" fn exp_config_set_use_environment_proxy(
     unsafe { set_bool(config, on, "use_environment_proxy", Config::set_use_environment_proxy) }
 }
 
-/// The library name and version reported to the service, as name/version; libexperiment/ and its
-/// version by default. Setter.
-/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the library name and version reported to the service, as name/version; libexperiment and
+/// its version by default. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_library(
     config: *mut exp_config,
@@ -379,7 +380,7 @@ pub unsafe extern "C" fn exp_config_set_library(
     unsafe { set_text(config, Chars::terminated(library), "library", Config::set_library) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_library_n(
     config: *mut exp_config,
@@ -390,7 +391,7 @@ pub unsafe extern "C" fn exp_config_set_library_n(
     unsafe { set_text(config, Chars::counted(library, length), "library", Config::set_library) }
 }
 
-/// Whether the log callback gets everything, whatever its level: EXP_TRUE or EXP_FALSE (the
+/// Passes every line to the log callback, whatever its max_level: EXP_TRUE or EXP_FALSE (the
 /// default). Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_debug(config: *mut exp_config, on: i32) -> exp_status {
@@ -399,12 +400,11 @@ pub unsafe extern "C" fn exp_config_set_debug(config: *mut exp_config, on: i32) 
 }
 
 /// Sets the callback for log lines up to max_level (EXP_LOG_...), replacing any earlier one; NULL,
-/// with any level, for none.
-/// Without a callback nothing is written anywhere.
-/// On EXP_OK user_data belongs to the library, which calls `finalizer`, if there is one, exactly
-/// once: when the settings, all clients created from them and the calls inside those are gone, or
-/// the callback was replaced in all of them; at once if `callback` is NULL. It is called on the
-/// thread on which that happens. On any other status user_data remains the caller's.
+/// with any level, removes it. Without a callback nothing is written anywhere.
+/// On EXP_OK user_data belongs to the library, which calls `finalizer`, unless NULL, exactly once:
+/// when no settings, no client and no call in progress use the callback any more, on the thread
+/// where that happens; before this returns if `callback` is NULL. On any other status user_data
+/// remains the caller's.
 /// Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_config_set_log_callback(

@@ -58,7 +58,7 @@ impl Report {
     }
 }
 
-/// The status that the call returned; EXP_OK for NULL. Getter.
+/// Returns the status that the call returned; EXP_OK for NULL. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_status(error: *const exp_error) -> exp_status {
     // SAFETY: the contract of the boundary (mod.rs).
@@ -68,46 +68,47 @@ pub unsafe extern "C" fn exp_error_status(error: *const exp_error) -> exp_status
     status.unwrap_or(otherwise)
 }
 
-/// One line that says what happened and what to do, without the API key and without anything of
-/// the user; NULL for NULL. Getter.
+/// Returns one line that says what happened and what to do, without the API key and without any
+/// data of the user; NULL for NULL. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_message(error: *const exp_error) -> *const c_char {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(error, ptr::null(), |report| report.message.as_ptr()) }
 }
 
-/// The message's length in bytes. Getter.
+/// Returns the length of the message in bytes. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_message_length(error: *const exp_error) -> usize {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(error, 0, |report| report.message.len()) }
 }
 
-/// The HTTP status of the last answer; 0 when there was none. Getter.
+/// Returns the HTTP status of the last response; 0 if there was none. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_http_status(error: *const exp_error) -> i32 {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(error, 0, |report| report.error().http_status.map_or(0, i32::from)) }
 }
 
-/// Attempts made, the first included, though it found no connection or the client closed; 0 when
-/// the call was refused before. Getter.
+/// Returns the number of attempts, the first included, even if it got no connection; 0 if the call
+/// failed before the first. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_attempts(error: *const exp_error) -> u32 {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(error, 0, |report| report.failure.facts.attempts) }
 }
 
-/// 1 if the same call may succeed when made again: timeouts, network failures (but a proxy that
-/// wants other credentials), unreadable answers, and every HTTP status but the 4xx, of which 429
-/// counts. Else 0. Getter.
+/// Returns 1 if the same call may succeed later: after timeouts, network failures (except when a
+/// proxy responded with 407), unusable responses, and every HTTP status but 4xx, from which 429 is
+/// excepted. Otherwise 0. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_is_retryable(error: *const exp_error) -> i32 {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(error, 0, |report| report.error().retryable.into()) }
 }
 
-/// How long the service asked to be left alone; 0 if it did not. Getter.
+/// Returns how long the service asked to wait before the next request (Retry-After); 0 if it did
+/// not. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_retry_after_millis(error: *const exp_error) -> u64 {
     let millis = |report: &Report| {
@@ -118,7 +119,8 @@ pub unsafe extern "C" fn exp_error_retry_after_millis(error: *const exp_error) -
     unsafe { read(error, 0, millis) }
 }
 
-/// What a fetch was doing when its time was over; EXP_PHASE_NONE if it failed otherwise. Getter.
+/// Returns what the fetch was doing when its time ran out; EXP_PHASE_NONE if it failed otherwise.
+/// Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_phase(error: *const exp_error) -> exp_phase {
     let none = exp_phase::EXP_PHASE_NONE;
@@ -126,23 +128,23 @@ pub unsafe extern "C" fn exp_error_phase(error: *const exp_error) -> exp_phase {
     unsafe { read(error, none, |report| report.error().phase.map_or(none, Into::into)) }
 }
 
-/// Microseconds spent in a phase (EXP_PHASE_...), all attempts together; 0 for any other number.
-/// Getter.
+/// Returns the microseconds spent in a phase (EXP_PHASE_...), over all attempts; 0 for any other
+/// number. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_phase_micros(error: *const exp_error, phase: i32) -> u64 {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(error, 0, |report| report.failure.facts.phase_micros(phase)) }
 }
 
-/// 1 if the last attempt went over a connection that had served before, else 0. Getter.
+/// Returns 1 if the last attempt used a kept-alive connection, otherwise 0. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_connection_reused(error: *const exp_error) -> i32 {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(error, 0, |report| report.failure.facts.connection_reused()) }
 }
 
-/// Another reference to the same error, not necessarily at the same address; the caller owns it.
-/// NULL for NULL. Getter.
+/// Returns a new reference to the same error, not necessarily at the same address; the caller owns
+/// it. NULL for NULL. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_error_retain(error: *const exp_error) -> *mut exp_error {
     guard::value(ptr::null_mut(), || {

@@ -9,21 +9,21 @@ use crate::timings::{Phase, Timings};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum exp_phase {
-    /// No phase: the failure was no timeout.
+    /// None: the failure was not a timeout.
     EXP_PHASE_NONE = -1,
-    /// Waiting in line for a connection of the pool.
+    /// Waiting for a connection from the pool.
     EXP_PHASE_POOL = 0,
-    /// Looking up the host's name.
+    /// Looking up the host name.
     EXP_PHASE_RESOLVE = 1,
-    /// Opening the TCP connection, and a proxy's tunnel.
+    /// Opening the TCP connection, and the tunnel through a proxy.
     EXP_PHASE_CONNECT = 2,
-    /// Shaking hands.
+    /// In the TLS handshake.
     EXP_PHASE_TLS = 3,
     /// Sending the request.
     EXP_PHASE_SEND = 4,
-    /// Waiting for the head of the answer.
+    /// Waiting for the response headers.
     EXP_PHASE_FIRST_BYTE = 5,
-    /// Reading and decoding the body.
+    /// Reading and decoding the response body.
     EXP_PHASE_BODY = 6,
     /// Waiting between two attempts.
     EXP_PHASE_BACKOFF = 7,

@@ -145,7 +145,7 @@ pub fn null(argument: &str) -> Error {
 }
 
 pub fn wrong_kind(argument: &str, wanted: &str, tag: Option<Tag>) -> Error {
-    let what = tag.and_then(kind).unwrap_or("no live object of this library");
+    let what = tag.and_then(kind).unwrap_or("not a live object of this library");
     Error::invalid_argument(format!("{argument} must be an {wanted}, but is {what}"))
 }
 
@@ -224,11 +224,11 @@ impl<O: Object> HandedOut<O> {
     }
 }
 
-/// Gives up one reference to an object of any kind. NULL and borrowed objects are ignored; for an
-/// exp_variant that is logged, if the client that it came from has a log callback.
-/// A client begins to close: new fetches are refused, those in line end with EXP_ERR_CLOSED, those
-/// that run go on; its memory goes with the last of them. A finalizer that you gave may run inside.
-/// Any thread; waits for nothing.
+/// Releases one reference to an object of any type. NULL and borrowed objects are ignored; freeing
+/// an exp_variant is also logged if its client still exists and has a log callback.
+/// When a client is freed, it begins to close: new fetches are refused, those that wait end with
+/// EXP_ERR_CLOSED, those that run go on; its memory is released with the last of them. A finalizer
+/// of yours may run inside. Any thread; does not block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_free(object: *mut c_void) {
     guard::action((), || {

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::options::FetchOptions;
 use crate::tag::Tag;
 
-/// Options of a fetch. Used by any number of them, also at once.
+/// Options for fetches. Any number of fetches may use the same options, also concurrently.
 pub struct exp_fetch_options {
     _opaque: [u8; 0],
 }
@@ -29,7 +29,7 @@ impl Object for exp_fetch_options {
     const ARGUMENT: &'static str = "options";
 }
 
-/// A choice that need not be made.
+/// A choice that may be left to the service.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum exp_choice {
@@ -39,8 +39,8 @@ pub enum exp_choice {
     EXP_TRUE = 1,
 }
 
-/// Asked whether the thread inside a call is to come back: 0 to go on, anything else to end the
-/// fetch with EXP_ERR_CANCELED.
+/// Decides whether the fetch on this thread goes on: 0 to continue, anything else to end it with
+/// EXP_ERR_CANCELED.
 pub type exp_interrupt_hook = Option<unsafe extern "C" fn(user_data: *mut c_void) -> i32>;
 
 /// Creates options in which nothing is chosen; the caller owns them. NULL only after a defect.
@@ -50,8 +50,8 @@ pub extern "C" fn exp_fetch_options_new() -> *mut exp_fetch_options {
     guard::value(std::ptr::null_mut(), || Ok(give(FetchOptions::default().into())))
 }
 
-/// The first value that was refused, borrowed; NULL if there was none. A fetch with these options
-/// fails with it. Getter.
+/// Returns the first refusal of a value, borrowed; NULL if no value was refused. A fetch with these
+/// options fails with it. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_options_error(
     options: *const exp_fetch_options,
@@ -60,8 +60,8 @@ pub unsafe extern "C" fn exp_fetch_options_error(
     unsafe { rejection(options) }
 }
 
-/// Whether the service records the assignment: EXP_TRUE, EXP_FALSE or EXP_UNSET (the default).
-/// Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Chooses whether the service records the assignment: EXP_TRUE, EXP_FALSE or EXP_UNSET (the
+/// default). Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_options_set_tracks_assignment(
     options: *mut exp_fetch_options,
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn exp_fetch_options_set_tracks_assignment(
     }
 }
 
-/// Whether the service records an exposure: EXP_TRUE, EXP_FALSE or EXP_UNSET (the default).
+/// Chooses whether the service records an exposure: EXP_TRUE, EXP_FALSE or EXP_UNSET (the default).
 /// Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_options_set_tracks_exposure(
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn exp_fetch_options_set_tracks_exposure(
     }
 }
 
-/// Adds a flag to those that are evaluated; none added: all are. Setter. EXP_OK,
+/// Adds a flag to evaluate; without any, all flags are evaluated. Setter. EXP_OK,
 /// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_options_add_flag_key(
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn exp_fetch_options_add_flag_key(
     unsafe { add_flag_key(options, Chars::terminated(flag_key)) }
 }
 
-/// The same, with the key's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_options_add_flag_key_n(
     options: *mut exp_fetch_options,
@@ -122,8 +122,9 @@ unsafe fn add_flag_key(options: *mut exp_fetch_options, flag_key: Chars) -> exp_
     unsafe { set(options, |options| options.flag_keys.add(flag_key.required("flag_key")?)) }
 }
 
-/// A bound on the whole fetch, from the call to its return; the client's own holds beside it. 0 to
-/// 86400000, or EXP_NO_LIMIT (the default). Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Limits the fetch as a whole, from the call to its return, in addition to the client's own
+/// deadline: 0 to 86400000, or EXP_NO_LIMIT (the default). Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_options_set_deadline_millis(
     options: *mut exp_fetch_options,
@@ -138,8 +139,8 @@ pub unsafe extern "C" fn exp_fetch_options_set_deadline_millis(
     }
 }
 
-/// A switch that ends the fetch; NULL takes it off again. The options hold a reference of their
-/// own: the caller still owns `cancel`. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the token that cancels the fetch; NULL removes it. The options hold a reference of their
+/// own; the caller still owns `cancel`. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_options_set_cancel(
     options: *mut exp_fetch_options,
@@ -154,11 +155,10 @@ pub unsafe extern "C" fn exp_fetch_options_set_cancel(
     }
 }
 
-/// A hook for hosts whose thread sits inside the call; NULL takes it off again. It is asked on
-/// that thread, every 50 ms while the fetch waits, and whenever a signal interrupts its wait for the
-/// network. user_data
-/// remains the caller's, and must live as long as fetches with these options run. Setter. EXP_OK,
-/// EXP_ERR_INVALID_ARGUMENT.
+/// Sets a hook that can interrupt a blocking fetch; NULL removes it. It runs on the thread of the
+/// fetch, every 50 ms while that waits, and whenever a signal interrupts its wait for the network.
+/// user_data remains the caller's, and must live as long as fetches with these options run. Setter.
+/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_options_set_interrupt(
     options: *mut exp_fetch_options,

@@ -35,8 +35,9 @@ impl Object for exp_pending {
     const ARGUMENT: &'static str = "pending";
 }
 
-/// Told what an asynchronous fetch came to: on EXP_OK a set, else NULL, the empty set, and an
-/// error. Both are borrowed for the call; keep them with exp_variants_retain, exp_error_retain.
+/// Receives the result of an asynchronous fetch: on EXP_OK a set; otherwise NULL, the empty set,
+/// and an error. Both are borrowed for the call; keep them with exp_variants_retain and
+/// exp_error_retain.
 pub type exp_fetch_callback = Option<
     unsafe extern "C" fn(
         user_data: *mut c_void,
@@ -46,16 +47,17 @@ pub type exp_fetch_callback = Option<
     ),
 >;
 
-/// Starts to fetch the variants of a user, and returns at once. What it came to is told to
-/// `callback`, with the same status, message and detail as exp_fetch_v2 has: exactly once if this
-/// returns EXP_OK, else never; on a thread of the library, never on this one (started in a
-/// callback: not before that has returned, then maybe on its thread); never before *pending_out is
-/// written, maybe before this returns to your code. At most one more callback runs at once than the
-/// pool has connections. One that blocks delays others; their status changes only where as many block
-/// at once as the pool has connections.
-/// `user`, `options` and NULL as for exp_fetch_v2; an interrupt hook is not asked. `callback` must
-/// not be NULL. `pending_out` may be NULL; else the caller owns *pending_out, to cancel the fetch
-/// or to wait for it. Anytime, with user and options read like a Getter. EXP_OK,
+/// Starts to fetch the variants of a user, and does not wait for them. If this returns EXP_OK,
+/// `callback` runs exactly once, with the status, message and detail that exp_fetch_v2 would have;
+/// otherwise never.
+/// It runs on a thread of the library, never on this one, except that a fetch started in a callback
+/// may get its own on the same thread, after that callback has returned. It may run before this
+/// returns, but only after *pending_out is written. At most one callback more than the pool has
+/// connections runs at once. One that blocks delays others; it changes their status only while as
+/// many block as the pool has connections.
+/// `user` and `options` as for exp_fetch_v2, but the interrupt hook is not used. `callback` must
+/// not be NULL. `pending_out` may be NULL; otherwise the caller owns *pending_out, to cancel the
+/// fetch or to wait for it. Anytime; reads `user` and `options` like a Getter. EXP_OK,
 /// EXP_ERR_INVALID_ARGUMENT, EXP_ERR_CLOSED, EXP_ERR_QUEUE_FULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_v2_async(
@@ -79,9 +81,9 @@ pub unsafe extern "C" fn exp_fetch_v2_async(
     }
 }
 
-/// Starts to fetch the variants of a user, and returns at once. When it is over, it is found in
-/// `completions`, which must not be NULL; no thread of the library ever calls you. Else as
-/// exp_fetch_v2_async; `user_data` is what exp_pending_user_data tells.
+/// Starts to fetch the variants of a user, and does not wait for them. When the fetch has finished,
+/// it appears in `completions`, which must not be NULL; no callback is called for it. Otherwise as
+/// exp_fetch_v2_async. exp_pending_user_data returns `user_data`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_fetch_v2_submit(
     client: *mut exp_client,
@@ -99,7 +101,7 @@ pub unsafe extern "C" fn exp_fetch_v2_submit(
             let completions = hold(completions.cast_const())?;
             if completions.body.is_inherited() {
                 return Err(Error::invalid_argument(
-                    "completions was made before a fork; make another in this process",
+                    "completions was created before a fork; create another in this process",
                 ));
             }
             Ok(Teller::Completions(Arc::clone(&completions.body)))
@@ -107,10 +109,10 @@ pub unsafe extern "C" fn exp_fetch_v2_submit(
     }
 }
 
-/// Ends the fetch with EXP_ERR_CANCELED, wherever it is: in line, connecting, reading, between two
-/// attempts. It is still told, once. Does nothing if it is over or its answer is there already.
-/// NULL is ignored. Anytime; does not wait for the end. Not in a signal handler: fire a switch
-/// there (exp_cancel_fire). EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Ends the fetch with EXP_ERR_CANCELED, whether it waits for a connection, runs, or waits for its
+/// next attempt. It is still delivered, once. Does nothing if the fetch has its result already.
+/// NULL is ignored. Anytime; does not wait for the end. Not in a signal handler; use
+/// exp_cancel_fire there. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_pending_cancel(pending: *mut exp_pending) -> exp_status {
     guard::status(|| {
@@ -123,10 +125,10 @@ pub unsafe extern "C" fn exp_pending_cancel(pending: *mut exp_pending) -> exp_st
     })
 }
 
-/// Waits until the fetch is over, and its callback, if it has one, has returned (or is where this
-/// is called). 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK, EXP_ERR_TIMEOUT,
-/// EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked after the fetch was
-/// started.
+/// Waits until the fetch has finished and its callback, if it has one, has returned; within that
+/// callback, returns EXP_OK. timeout_millis is 0 to 86400000, or EXP_NO_LIMIT. Anytime. EXP_OK,
+/// EXP_ERR_TIMEOUT, EXP_ERR_INVALID_ARGUMENT; EXP_ERR_CANCELED in a process forked after the fetch
+/// was started.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_pending_wait(
     pending: *mut exp_pending,
@@ -141,15 +143,15 @@ pub unsafe extern "C" fn exp_pending_wait(
         }
         match pending.body.wait(Deadline::after(clock::now(), limit)) {
             true => Ok(()),
-            false => Err(Error::new(Status::Timeout, "the fetch is not over yet")),
+            false => Err(Error::new(Status::Timeout, "the fetch has not finished yet")),
         }
     })
 }
 
-/// Takes what a fetch came to, once it was found in its completions: the status, and on EXP_OK a
-/// set, which the caller owns. Can be taken once. `variants_out` must not be NULL. Anytime. The
-/// fetch's own status; EXP_ERR_INVALID_ARGUMENT if it is not over, or was taken or told already;
-/// EXP_ERR_CANCELED in a process forked after the fetch was started.
+/// Takes the result of a fetch that was found in its completions: its status, and on EXP_OK a set,
+/// which the caller owns. It can be taken once. `variants_out` must not be NULL. Anytime. The
+/// status of the fetch; EXP_ERR_INVALID_ARGUMENT if the fetch has not finished, or its result was
+/// taken or passed to a callback; EXP_ERR_CANCELED in a process forked after the fetch was started.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_pending_take(
     pending: *mut exp_pending,
@@ -168,7 +170,7 @@ pub unsafe extern "C" fn exp_pending_take(
     })
 }
 
-/// What the fetch was started with; NULL for NULL. Anytime.
+/// Returns the user_data that the fetch was started with; NULL for NULL. Anytime.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_pending_user_data(pending: *const exp_pending) -> *mut c_void {
     guard::value(ptr::null_mut(), || {
@@ -232,9 +234,9 @@ fn tell(
 
 fn no_outcome(why: NoOutcome) -> Failure {
     Failure::from(match why {
-        NoOutcome::NotYet => Error::invalid_argument("the fetch is not over yet"),
+        NoOutcome::NotYet => Error::invalid_argument("the fetch has not finished yet"),
         NoOutcome::Given => Error::invalid_argument(
-            "what the fetch came to was taken before, or told to its callback",
+            "the result of the fetch was taken before, or passed to its callback",
         ),
         NoOutcome::Inherited => Error::canceled(),
     })

@@ -5,30 +5,33 @@ use std::ffi::{CStr, c_char};
 use super::guard;
 use crate::error::Status;
 
-/// What came of a call. The numbers are fixed and never used again for something else.
+/// The result of a call. Numbers are fixed and never reused. The library retries no failure that is
+/// final.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum exp_status {
     EXP_OK = 0,
-    /// An argument or a setting is not what it must be; the message names it. Final.
+    /// An argument or a setting is invalid; the message names it. Final.
     EXP_ERR_INVALID_ARGUMENT = 1,
-    /// A time limit expired: waiting for a connection or for the answer. The message tells which.
+    /// A time limit expired; the message says which, and what the call was waiting for.
     EXP_ERR_TIMEOUT = 2,
-    /// The connection could not be made, or ended.
+    /// The host name was not found, or the connection failed, was closed, or was refused by a proxy
+    /// (final if it responded with 407).
     EXP_ERR_NETWORK = 3,
-    /// The certificate or the protocol was refused. Final.
+    /// The certificate was rejected, or TLS failed otherwise. Final.
     EXP_ERR_TLS = 4,
-    /// The service answered with another status than 200: exp_error_http_status.
+    /// The service responded with a status other than 200; see exp_error_http_status. Final for
+    /// 4xx, except 429.
     EXP_ERR_HTTP_STATUS = 5,
-    /// The answer is not valid HTTP or JSON.
+    /// The response is truncated, too large, or not valid HTTP or JSON.
     EXP_ERR_INVALID_RESPONSE = 6,
-    /// You ended it, by an exp_cancel or an interrupt hook. Final.
+    /// You canceled the fetch: by exp_pending_cancel, an exp_cancel or an interrupt hook. Final.
     EXP_ERR_CANCELED = 7,
-    /// The client is closing. Final.
+    /// The client is closing or closed. Final.
     EXP_ERR_CLOSED = 8,
-    /// Too many fetches are pending. Final.
+    /// Too many asynchronous fetches are pending, or no thread can be started for them. Final.
     EXP_ERR_QUEUE_FULL = 9,
-    /// A defect in the library was caught; the message is worth a report. Final.
+    /// A defect in the library; please report the message. Final.
     EXP_ERR_INTERNAL = 10,
 }
 
@@ -49,8 +52,8 @@ impl From<Status> for exp_status {
     }
 }
 
-/// The name of a status, like "EXP_ERR_TIMEOUT"; "EXP_ERR_UNKNOWN" for an unknown number.
-/// Static, never NULL. Anytime.
+/// Returns the name of a status, such as "EXP_ERR_TIMEOUT"; "EXP_ERR_UNKNOWN" for an unknown
+/// number. Static, never NULL. Anytime.
 #[unsafe(no_mangle)]
 pub extern "C" fn exp_status_name(status: i32) -> *const c_char {
     guard::value(c"EXP_ERR_UNKNOWN".as_ptr(), || Ok(name(status).as_ptr()))

@@ -57,9 +57,7 @@ impl<'a> Chars<'a> {
         match self.length {
             None | Some(0) if self.start.is_null() => Ok(None),
             Some(_) if self.start.is_null() => refused("is NULL, but its length is not 0"),
-            Some(length) if length > isize::MAX as usize => {
-                refused("has a length that no text can have")
-            }
+            Some(length) if length > isize::MAX as usize => refused("has an impossible length"),
             // SAFETY: by the contract of `counted`; the length is one that a slice can have.
             Some(length) => Ok(Some(unsafe { slice::from_raw_parts(self.start.cast(), length) })),
             // SAFETY: by the contract of `terminated`.
@@ -89,7 +87,7 @@ impl Terminated {
     }
 }
 
-/// A text that a function made for you.
+/// A string that a function created for you.
 pub struct exp_text {
     _opaque: [u8; 0],
 }
@@ -101,14 +99,14 @@ impl Object for exp_text {
     const ARGUMENT: &'static str = "text";
 }
 
-/// The text itself, borrowed; NULL for NULL. Getter.
+/// Returns the string, borrowed; NULL for NULL. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_text_value(text: *const exp_text) -> *const c_char {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(text, ptr::null(), Terminated::as_ptr) }
 }
 
-/// Its length in bytes; 0 for NULL. Getter.
+/// Returns its length in bytes; 0 for NULL. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_text_length(text: *const exp_text) -> usize {
     // SAFETY: the contract of the boundary (mod.rs).

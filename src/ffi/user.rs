@@ -12,7 +12,8 @@ use crate::error::Error;
 use crate::model::{Invalid, User};
 use crate::tag::Tag;
 
-/// What is known of a user. The service decides by it; nothing of it is kept between fetches.
+/// What is known about a user. The service evaluates it; the library keeps none of it between
+/// fetches.
 pub struct exp_user {
     _opaque: [u8; 0],
 }
@@ -24,15 +25,16 @@ impl Object for exp_user {
     const ARGUMENT: &'static str = "user";
 }
 
-/// Creates a user of whom nothing is known; the caller owns it. NULL only after a defect. Anytime.
+/// Creates a user about whom nothing is known; the caller owns it. NULL only after a defect.
+/// Anytime.
 #[unsafe(no_mangle)]
 pub extern "C" fn exp_user_new() -> *mut exp_user {
     guard::value(std::ptr::null_mut(), || Ok(give(User::new().into())))
 }
 
-/// Creates a user from a JSON object, as the service reads it; the caller owns it. Fields that this
-/// library does not know are kept, null ones left out. `user_out` must not be NULL. Anytime; takes
-/// time with the length. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Creates a user from a JSON object in the format of the service; the caller owns it. Keeps fields
+/// that this library does not know, drops those that are null. `user_out` must not be NULL.
+/// Anytime; takes time in proportion to the length. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_from_json(
     json: *const c_char,
@@ -43,7 +45,7 @@ pub unsafe extern "C" fn exp_user_from_json(
     unsafe { from_json(Chars::terminated(json), Out::new(user_out), Out::new(error_out)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_from_json_n(
     json: *const c_char,
@@ -55,15 +57,15 @@ pub unsafe extern "C" fn exp_user_from_json_n(
     unsafe { from_json(Chars::counted(json, length), Out::new(user_out), Out::new(error_out)) }
 }
 
-/// The first value that was refused, borrowed; NULL if there was none. A fetch for this user fails
-/// with it. Getter.
+/// Returns the first refusal of a value, borrowed; NULL if no value was refused. A fetch for this
+/// user fails with it. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_error(user: *const exp_user) -> *const exp_error {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { rejection(user) }
 }
 
-/// Who the user is. NULL for unknown, as in all of these. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the user ID. NULL clears it, as in all of these. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_user_id(
     user: *mut exp_user,
@@ -73,7 +75,7 @@ pub unsafe extern "C" fn exp_user_set_user_id(
     unsafe { set_text(user, "user_id", Chars::terminated(user_id)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_user_id_n(
     user: *mut exp_user,
@@ -84,7 +86,7 @@ pub unsafe extern "C" fn exp_user_set_user_id_n(
     unsafe { set_text(user, "user_id", Chars::counted(user_id, length)) }
 }
 
-/// On which device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the device ID. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_device_id(
     user: *mut exp_user,
@@ -94,7 +96,7 @@ pub unsafe extern "C" fn exp_user_set_device_id(
     unsafe { set_text(user, "device_id", Chars::terminated(device_id)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_device_id_n(
     user: *mut exp_user,
@@ -105,7 +107,7 @@ pub unsafe extern "C" fn exp_user_set_device_id_n(
     unsafe { set_text(user, "device_id", Chars::counted(device_id, length)) }
 }
 
-/// The country. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the country. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_country(
     user: *mut exp_user,
@@ -115,7 +117,7 @@ pub unsafe extern "C" fn exp_user_set_country(
     unsafe { set_text(user, "country", Chars::terminated(country)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_country_n(
     user: *mut exp_user,
@@ -126,7 +128,7 @@ pub unsafe extern "C" fn exp_user_set_country_n(
     unsafe { set_text(user, "country", Chars::counted(country, length)) }
 }
 
-/// The region in the country. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the region within the country. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_region(
     user: *mut exp_user,
@@ -136,7 +138,7 @@ pub unsafe extern "C" fn exp_user_set_region(
     unsafe { set_text(user, "region", Chars::terminated(region)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_region_n(
     user: *mut exp_user,
@@ -147,14 +149,14 @@ pub unsafe extern "C" fn exp_user_set_region_n(
     unsafe { set_text(user, "region", Chars::counted(region, length)) }
 }
 
-/// The designated market area. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the designated market area. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_dma(user: *mut exp_user, dma: *const c_char) -> exp_status {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { set_text(user, "dma", Chars::terminated(dma)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_dma_n(
     user: *mut exp_user,
@@ -165,14 +167,14 @@ pub unsafe extern "C" fn exp_user_set_dma_n(
     unsafe { set_text(user, "dma", Chars::counted(dma, length)) }
 }
 
-/// The city. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the city. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_city(user: *mut exp_user, city: *const c_char) -> exp_status {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { set_text(user, "city", Chars::terminated(city)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_city_n(
     user: *mut exp_user,
@@ -183,7 +185,7 @@ pub unsafe extern "C" fn exp_user_set_city_n(
     unsafe { set_text(user, "city", Chars::counted(city, length)) }
 }
 
-/// The language. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the language. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_language(
     user: *mut exp_user,
@@ -193,7 +195,7 @@ pub unsafe extern "C" fn exp_user_set_language(
     unsafe { set_text(user, "language", Chars::terminated(language)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_language_n(
     user: *mut exp_user,
@@ -204,7 +206,7 @@ pub unsafe extern "C" fn exp_user_set_language_n(
     unsafe { set_text(user, "language", Chars::counted(language, length)) }
 }
 
-/// The platform, like iOS. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the platform, such as iOS. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_platform(
     user: *mut exp_user,
@@ -214,7 +216,7 @@ pub unsafe extern "C" fn exp_user_set_platform(
     unsafe { set_text(user, "platform", Chars::terminated(platform)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_platform_n(
     user: *mut exp_user,
@@ -225,7 +227,7 @@ pub unsafe extern "C" fn exp_user_set_platform_n(
     unsafe { set_text(user, "platform", Chars::counted(platform, length)) }
 }
 
-/// The version of the host's application. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the version of the host application. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_version(
     user: *mut exp_user,
@@ -235,7 +237,7 @@ pub unsafe extern "C" fn exp_user_set_version(
     unsafe { set_text(user, "version", Chars::terminated(version)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_version_n(
     user: *mut exp_user,
@@ -246,14 +248,14 @@ pub unsafe extern "C" fn exp_user_set_version_n(
     unsafe { set_text(user, "version", Chars::counted(version, length)) }
 }
 
-/// The operating system. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the operating system. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_os(user: *mut exp_user, os: *const c_char) -> exp_status {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { set_text(user, "os", Chars::terminated(os)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_os_n(
     user: *mut exp_user,
@@ -264,7 +266,7 @@ pub unsafe extern "C" fn exp_user_set_os_n(
     unsafe { set_text(user, "os", Chars::counted(os, length)) }
 }
 
-/// Who made the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the manufacturer of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_device_manufacturer(
     user: *mut exp_user,
@@ -274,7 +276,7 @@ pub unsafe extern "C" fn exp_user_set_device_manufacturer(
     unsafe { set_text(user, "device_manufacturer", Chars::terminated(device_manufacturer)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_device_manufacturer_n(
     user: *mut exp_user,
@@ -285,7 +287,7 @@ pub unsafe extern "C" fn exp_user_set_device_manufacturer_n(
     unsafe { set_text(user, "device_manufacturer", Chars::counted(device_manufacturer, length)) }
 }
 
-/// The brand of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the brand of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_device_brand(
     user: *mut exp_user,
@@ -295,7 +297,7 @@ pub unsafe extern "C" fn exp_user_set_device_brand(
     unsafe { set_text(user, "device_brand", Chars::terminated(device_brand)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_device_brand_n(
     user: *mut exp_user,
@@ -306,7 +308,7 @@ pub unsafe extern "C" fn exp_user_set_device_brand_n(
     unsafe { set_text(user, "device_brand", Chars::counted(device_brand, length)) }
 }
 
-/// The model of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the model of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_device_model(
     user: *mut exp_user,
@@ -316,7 +318,7 @@ pub unsafe extern "C" fn exp_user_set_device_model(
     unsafe { set_text(user, "device_model", Chars::terminated(device_model)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_device_model_n(
     user: *mut exp_user,
@@ -327,7 +329,7 @@ pub unsafe extern "C" fn exp_user_set_device_model_n(
     unsafe { set_text(user, "device_model", Chars::counted(device_model, length)) }
 }
 
-/// The carrier of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the carrier of the device. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_carrier(
     user: *mut exp_user,
@@ -337,7 +339,7 @@ pub unsafe extern "C" fn exp_user_set_carrier(
     unsafe { set_text(user, "carrier", Chars::terminated(carrier)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_carrier_n(
     user: *mut exp_user,
@@ -348,8 +350,8 @@ pub unsafe extern "C" fn exp_user_set_carrier_n(
     unsafe { set_text(user, "carrier", Chars::counted(carrier, length)) }
 }
 
-/// The library name and version reported to the service; NULL for the client's own setting. Setter.
-/// EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the library name and version reported to the service; NULL for the setting of the client.
+/// Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_library(
     user: *mut exp_user,
@@ -359,7 +361,7 @@ pub unsafe extern "C" fn exp_user_set_library(
     unsafe { set_text(user, "library", Chars::terminated(library)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_library_n(
     user: *mut exp_user,
@@ -370,7 +372,7 @@ pub unsafe extern "C" fn exp_user_set_library_n(
     unsafe { set_text(user, "library", Chars::counted(library, length)) }
 }
 
-/// The IP address. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets the IP address. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_ip_address(
     user: *mut exp_user,
@@ -380,7 +382,7 @@ pub unsafe extern "C" fn exp_user_set_ip_address(
     unsafe { set_text(user, "ip_address", Chars::terminated(ip_address)) }
 }
 
-/// The same, with the text's length.
+/// The same, with an explicit length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_ip_address_n(
     user: *mut exp_user,
@@ -391,7 +393,8 @@ pub unsafe extern "C" fn exp_user_set_ip_address_n(
     unsafe { set_text(user, "ip_address", Chars::counted(ip_address, length)) }
 }
 
-/// A member of user_properties: any JSON, null included. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets a member of user_properties to any JSON, null included. Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_property_json(
     user: *mut exp_user,
@@ -402,7 +405,7 @@ pub unsafe extern "C" fn exp_user_set_property_json(
     unsafe { set_property(user, Chars::terminated(name), Chars::terminated(json)) }
 }
 
-/// The same, with the texts' lengths.
+/// The same, with explicit lengths.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_property_json_n(
     user: *mut exp_user,
@@ -417,7 +420,8 @@ pub unsafe extern "C" fn exp_user_set_property_json_n(
     }
 }
 
-/// Puts the user into one more group of a type. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Adds the user to a group of a type; there may be several of one type. Setter. EXP_OK,
+/// EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_add_group(
     user: *mut exp_user,
@@ -428,7 +432,7 @@ pub unsafe extern "C" fn exp_user_add_group(
     unsafe { add_group(user, Chars::terminated(group_type), Chars::terminated(group_name)) }
 }
 
-/// The same, with the texts' lengths.
+/// The same, with explicit lengths.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_add_group_n(
     user: *mut exp_user,
@@ -447,8 +451,8 @@ pub unsafe extern "C" fn exp_user_add_group_n(
     }
 }
 
-/// Any field of the user as JSON, user_properties, groups and those that this library does not know
-/// included; NULL or the JSON null for absent. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
+/// Sets any field of the user to JSON: user_properties, groups and fields that this library does
+/// not know included. NULL, or the JSON null, clears it. Setter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_field_json(
     user: *mut exp_user,
@@ -459,7 +463,7 @@ pub unsafe extern "C" fn exp_user_set_field_json(
     unsafe { set_field(user, Chars::terminated(name), Chars::terminated(json)) }
 }
 
-/// The same, with the texts' lengths.
+/// The same, with explicit lengths.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_user_set_field_json_n(
     user: *mut exp_user,

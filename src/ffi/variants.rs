@@ -16,8 +16,8 @@ use crate::logger::Level;
 use crate::model::{Text, Variant, Variants};
 use crate::tag::Tag;
 
-/// The variants of one fetch, in the service's order, and what is known of that fetch. It never
-/// changes, and outlives its client if it has to.
+/// The variants that one fetch returned, in the order of the service, and facts about that fetch.
+/// Immutable; may outlive its client.
 pub struct exp_variants {
     _opaque: [u8; 0],
 }
@@ -52,14 +52,14 @@ impl Default for Fetched {
 /// What NULL stands for.
 static EMPTY: Fetched = Fetched { variants: Variants::empty(), facts: Facts::NONE };
 
-/// How many variants there are. Getter.
+/// Returns the number of variants. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_count(variants: *const exp_variants) -> usize {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(variants, 0, |set| set.variants.len()) }
 }
 
-/// The variant of a flag, borrowed from the set; NULL if it has none. Getter.
+/// Returns the variant of a flag, borrowed from the set; NULL if the flag has none. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_get(
     variants: *const exp_variants,
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn exp_variants_get(
     unsafe { get(variants, Chars::terminated(flag_key)) }
 }
 
-/// The same, with the key's length. Getter.
+/// The same, with an explicit length. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_get_n(
     variants: *const exp_variants,
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn exp_variants_get_n(
     unsafe { get(variants, Chars::counted(flag_key, length)) }
 }
 
-/// The variant at a position from 0, borrowed from the set; NULL past the end. Getter.
+/// Returns the variant at a position, from 0, borrowed from the set; NULL past the end. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_at(
     variants: *const exp_variants,
@@ -90,9 +90,9 @@ pub unsafe extern "C" fn exp_variants_at(
     unsafe { read(variants, ptr::null(), |set| address(set.variants.at(index))) }
 }
 
-/// The value of a flag's variant, borrowed from the set; `fallback`, untouched, if there is no
-/// such variant or it has no value. For its length: exp_variants_get, exp_variant_value_length.
-/// Getter.
+/// Returns the value of a flag's variant, borrowed from the set; `fallback` itself if there is no
+/// such variant or it has no value. For its length use exp_variants_get and
+/// exp_variant_value_length. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_value(
     variants: *const exp_variants,
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn exp_variants_value(
     unsafe { value(variants, Chars::terminated(flag_key), fallback) }
 }
 
-/// The same, with the key's length. Getter.
+/// The same, with an explicit length. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_value_n(
     variants: *const exp_variants,
@@ -115,24 +115,24 @@ pub unsafe extern "C" fn exp_variants_value_n(
     unsafe { value(variants, Chars::counted(flag_key, length), fallback) }
 }
 
-/// The whole set as one JSON object, each variant under its flag's key as the service sent it,
-/// though characters of that key may be escaped or not; borrowed from the set, which makes it when
-/// first asked. Getter.
+/// Returns the set as one JSON object, borrowed from the set: each variant under its flag key, as
+/// the service sent it (in the keys, characters may be escaped differently). Created on the first
+/// call. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_json(variants: *const exp_variants) -> *const c_char {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(variants, ptr::null(), |set| start(Some(set.variants.json()))) }
 }
 
-/// The length of that JSON in bytes. Getter.
+/// Returns the length of that JSON in bytes. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_json_length(variants: *const exp_variants) -> usize {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(variants, 0, |set| set.variants.json().len()) }
 }
 
-/// Creates a set of those variants that are deployed and not the default of their flag, which the
-/// caller owns: what the deprecated `fetch` of the official SDKs returns. `variants_out` must not
+/// Creates a set of the variants that are deployed and not the default of their flag, which is what
+/// the deprecated `fetch` of the official SDKs returns; the caller owns it. `variants_out` must not
 /// be NULL. Getter. EXP_OK, EXP_ERR_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_filter_deployed(
@@ -151,8 +151,8 @@ pub unsafe extern "C" fn exp_variants_filter_deployed(
     })
 }
 
-/// Another reference to the same set, from within a callback not at the same address; the caller
-/// owns it. NULL for NULL. Getter.
+/// Returns a new reference to the same set, not necessarily at the same address; the caller owns
+/// it. NULL for NULL. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_retain(variants: *const exp_variants) -> *mut exp_variants {
     guard::value(ptr::null_mut(), || {
@@ -166,22 +166,22 @@ pub unsafe extern "C" fn exp_variants_retain(variants: *const exp_variants) -> *
     })
 }
 
-/// Attempts that the fetch took, the first included; 0 for NULL. Getter.
+/// Returns the number of attempts of the fetch, the first included; 0 for NULL. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_attempts(variants: *const exp_variants) -> u32 {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(variants, 0, |set| set.facts.attempts) }
 }
 
-/// 1 if the last attempt went over a connection that had served before, else 0. Getter.
+/// Returns 1 if the last attempt used a kept-alive connection, otherwise 0. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_connection_reused(variants: *const exp_variants) -> i32 {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(variants, 0, |set| set.facts.connection_reused()) }
 }
 
-/// Microseconds that the fetch spent in a phase (EXP_PHASE_...), all attempts together; 0 for any
-/// other number. Getter.
+/// Returns the microseconds that the fetch spent in a phase (EXP_PHASE_...), over all attempts; 0
+/// for any other number. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_phase_micros(
     variants: *const exp_variants,
@@ -191,80 +191,81 @@ pub unsafe extern "C" fn exp_variants_phase_micros(
     unsafe { read(variants, 0, |set| set.facts.phase_micros(phase)) }
 }
 
-/// Microseconds left of the fetch that brought the set: until its last attempt's timeout, or until
-/// its deadline if that is earlier. 0 when that time has passed; UINT64_MAX for NULL. A binding
-/// that makes objects of many variants looks at this between them, so that they are made within the
-/// same bound as the fetch. Getter.
+/// Returns the microseconds left of the fetch: until the timeout of its last attempt, or until its
+/// deadline if that is earlier. 0 once that has passed; UINT64_MAX for NULL. A binding that creates
+/// objects from many variants checks this in between, to stay within the bound of the fetch.
+/// Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variants_micros_left(variants: *const exp_variants) -> u64 {
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe { read(variants, u64::MAX, |set| set.facts.micros_left(clock::now())) }
 }
 
-/// The key of the flag. NULL for NULL, as in all of these. Getter.
+/// Returns the key of the flag. NULL for NULL, as in all of these. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variant_flag_key(variant: *const exp_variant) -> *const c_char {
     // SAFETY: the contract of the boundary (mod.rs).
     start(unsafe { field(variant, |variant| Some(variant.flag_key())) })
 }
 
-/// Its length in bytes; 0 for NULL, as in all of these. Getter.
+/// Returns its length in bytes; 0 for NULL, as in all of these. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variant_flag_key_length(variant: *const exp_variant) -> usize {
     // SAFETY: the contract of the boundary (mod.rs).
     length(unsafe { field(variant, |variant| Some(variant.flag_key())) })
 }
 
-/// The key of the variant; NULL if the service sent none. Getter.
+/// Returns the key of the variant; NULL if the service sent none. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variant_key(variant: *const exp_variant) -> *const c_char {
     // SAFETY: the contract of the boundary (mod.rs).
     start(unsafe { field(variant, Variant::key) })
 }
 
-/// Its length in bytes. Getter.
+/// Returns its length in bytes. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variant_key_length(variant: *const exp_variant) -> usize {
     // SAFETY: the contract of the boundary (mod.rs).
     length(unsafe { field(variant, Variant::key) })
 }
 
-/// The value of the variant; JSON if the service sent no string, NULL if it sent none. Getter.
+/// Returns the value of the variant; as JSON if it is not a string, NULL if the service sent none.
+/// Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variant_value(variant: *const exp_variant) -> *const c_char {
     // SAFETY: the contract of the boundary (mod.rs).
     start(unsafe { field(variant, Variant::value) })
 }
 
-/// Its length in bytes. Getter.
+/// Returns its length in bytes. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variant_value_length(variant: *const exp_variant) -> usize {
     // SAFETY: the contract of the boundary (mod.rs).
     length(unsafe { field(variant, Variant::value) })
 }
 
-/// The payload of the variant as JSON; NULL if the service sent none. Getter.
+/// Returns the payload of the variant as JSON; NULL if the service sent none. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variant_payload_json(variant: *const exp_variant) -> *const c_char {
     // SAFETY: the contract of the boundary (mod.rs).
     start(unsafe { field(variant, Variant::payload_json) })
 }
 
-/// Its length in bytes. Getter.
+/// Returns its length in bytes. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variant_payload_json_length(variant: *const exp_variant) -> usize {
     // SAFETY: the contract of the boundary (mod.rs).
     length(unsafe { field(variant, Variant::payload_json) })
 }
 
-/// The metadata of the variant as JSON; NULL if the service sent none. Getter.
+/// Returns the metadata of the variant as JSON; NULL if the service sent none. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variant_metadata_json(variant: *const exp_variant) -> *const c_char {
     // SAFETY: the contract of the boundary (mod.rs).
     start(unsafe { field(variant, Variant::metadata_json) })
 }
 
-/// Its length in bytes. Getter.
+/// Returns its length in bytes. Getter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exp_variant_metadata_json_length(variant: *const exp_variant) -> usize {
     // SAFETY: the contract of the boundary (mod.rs).

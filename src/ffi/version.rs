@@ -19,14 +19,14 @@ const fn part(text: &str) -> u32 {
     }
 }
 
-/// The version of the library that runs, like "1.2.3"; EXP_VERSION_STRING is that of this header.
-/// Static, never NULL. Anytime.
+/// Returns the version of the library at run time, such as "1.2.3"; EXP_VERSION_STRING is the
+/// version of this header. Static, never NULL. Anytime.
 #[unsafe(no_mangle)]
 pub extern "C" fn exp_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// The same as a number, 0xMMmmpp; EXP_VERSION_NUMBER is that of this header. Anytime.
+/// Returns the same version as a number, 0xMMmmpp; compare with EXP_VERSION_NUMBER. Anytime.
 #[unsafe(no_mangle)]
 pub extern "C" fn exp_version_number() -> u32 {
     NUMBER

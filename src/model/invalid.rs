@@ -29,13 +29,13 @@ pub enum Kind {
 }
 
 impl Invalid {
-    /// `subject` is what the message speaks of: "the user", "the answer".
+    /// `subject` is what the message speaks of: "the user", "its body".
     pub(super) fn new(subject: &'static str, kind: Kind) -> Self {
         Invalid { subject, kind, parser: None }
     }
 
-    /// What the parser refused. What this room's parsers leave to nobody is an object or anything at
-    /// all, so that a value of the wrong type is always an outermost one that is no object.
+    /// What the parser refused. Every parser here accepts either an object or any value, so an error
+    /// of type always means that the outermost value is not an object.
     pub(super) fn parsing(subject: &'static str, error: serde_json::Error) -> Self {
         let kind = match error.classify() {
             Category::Eof => Kind::Cut,
@@ -60,15 +60,15 @@ impl fmt::Display for Invalid {
         f.write_str(self.subject)?;
         match self.kind {
             Kind::NotUtf8 { valid_bytes } => write!(f, " is not UTF-8 after byte {valid_bytes}"),
-            Kind::Cut => f.write_str(" is cut off"),
+            Kind::Cut => f.write_str(" is truncated"),
             Kind::NotJson => f.write_str(" is not valid JSON"),
-            Kind::NotAnObject => f.write_str(" is no JSON object"),
-            Kind::TooDeep => write!(f, " is nested more than {MAX_DEPTH} deep"),
+            Kind::NotAnObject => f.write_str(" is not a JSON object"),
+            Kind::TooDeep => write!(f, " is nested deeper than {MAX_DEPTH} levels"),
             Kind::TooLarge { bytes, limit } => {
-                write!(f, " has {bytes} bytes, and {limit} are allowed")
+                write!(f, " has {bytes} bytes, more than the limit of {limit}")
             }
             Kind::OutOfMemory { bytes } => {
-                write!(f, " does not fit into memory, which has no {bytes} bytes more")
+                write!(f, " does not fit into memory: {bytes} bytes cannot be allocated")
             }
         }?;
         // The parser quotes the value when its type is wrong, and only then.

@@ -1,6 +1,7 @@
 //! The words of the domain: the user who is asked about, and the variants that come back.
 //!
-//! Pure: text goes in, values and text come out; no I/O, no clock, no C.
+//! Pure: text goes in, values and text come out; no I/O, no clock. One concession to C: a [`Variant`]
+//! is lent to it in place, so it begins with a tag and knows the logger that misuse is reported to.
 //!
 //! - [`User`]: what is known of a user, and how it is written for the service (`user.rs`, on the
 //!   `Object` of `object.rs`).

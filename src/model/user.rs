@@ -382,7 +382,7 @@ mod tests {
     fn properties_that_are_no_object_are_kept_and_not_extended() {
         let mut user = from_json(r#"{"user_properties":[1],"groups":"g"}"#);
         let refused = user.set_property_json("a", "1").unwrap_err();
-        assert_eq!(refused.to_string(), "user_properties of the user is no JSON object");
+        assert_eq!(refused.to_string(), "user_properties of the user is not a JSON object");
         assert_eq!(user.add_group("t", "n").unwrap_err().kind(), Kind::NotAnObject);
         assert_eq!(fields(&user), r#"{"user_properties":[1],"groups":"g"}"#);
     }
@@ -476,7 +476,10 @@ mod tests {
     fn a_hundred_megabytes_are_refused_before_they_are_read() {
         let huge = "x".repeat(100 << 20);
         let error = User::from_json(&huge).unwrap_err();
-        assert_eq!(error.to_string(), "the user has 104857600 bytes, and 8388608 are allowed");
+        assert_eq!(
+            error.to_string(),
+            "the user has 104857600 bytes, more than the limit of 8388608"
+        );
         let mut user = User::new();
         for refused in [
             user.set_text("a", &huge),

@@ -11,7 +11,7 @@ use crate::logger::Logger;
 use crate::tag::Tag;
 
 /// What messages call the JSON that variants come from.
-pub(super) const SUBJECT: &str = "the answer";
+pub(super) const SUBJECT: &str = "its body";
 
 /// The variants of one answer, in the server's order. Cheap to read from any thread.
 pub struct Variants {
@@ -237,8 +237,8 @@ impl Variant {
         span.map(|span| self.answer.texts.get(span))
     }
 
-    /// Not the default, and deployed. What the metadata does not say with a boolean, it does not
-    /// say: not the default, deployed.
+    /// Not the default, and deployed. A missing or non-boolean member counts as `default` = false,
+    /// `deployed` = true.
     fn is_deployed(&self) -> bool {
         let Some(metadata) = self.metadata_json().filter(|json| json.starts_with('{')) else {
             return true;

@@ -7,9 +7,9 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use super::{Ours, above_stdio, check, timespec};
-use crate::clock;
 use crate::deadline::Deadline;
 
 /// A descriptor that one thread raises and another waits for among its sockets (eventfd(2)).
@@ -64,7 +64,7 @@ impl AsRawFd for Signal {
 
 /// Waits until `word` is no longer `expected`, it is woken, or `deadline` passes. May return early.
 pub fn futex_wait(word: &AtomicU32, expected: u32, deadline: Deadline) {
-    let left = deadline.remaining(clock::now()).map(timespec);
+    let left = deadline.remaining(Instant::now()).map(timespec);
     let timeout = left.as_ref().map_or(ptr::null(), ptr::from_ref);
     let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word and the timeout, if there is one, are alive for the call.
@@ -179,7 +179,7 @@ mod tests {
     fn a_raised_signal_is_ready_until_it_is_cleared() {
         let signal = Signal::new().unwrap();
         let ready = |signal: &Signal| {
-            wait_ready(&[(signal.fd(), Interest::Readable)], Deadline::at(clock::now())).unwrap()
+            wait_ready(&[(signal.fd(), Interest::Readable)], Deadline::at(Instant::now())).unwrap()
         };
         signal.raise();
         signal.raise();

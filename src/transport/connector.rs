@@ -44,6 +44,11 @@ impl Route {
         }
     }
 
+    /// Whether a proxy forwards the requests, and so may respond itself. Otherwise it is a tunnel's end.
+    pub fn is_forwarded(&self) -> bool {
+        self.proxy.is_some() && !self.is_tls
+    }
+
     /// Whether a handshake is made on it.
     pub fn needs_tls(&self) -> bool {
         self.is_tls || self.proxy.as_ref().is_some_and(|proxy| proxy.is_tls)
@@ -150,8 +155,9 @@ impl Connector<'_> {
         let fail = |error: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, error);
         let tls = self.tls.ok_or_else(|| io::Error::other("TLS was not set up"))?;
         let config = tls.config();
-        let name = ServerName::try_from(bare(host).to_owned())
-            .map_err(|_| fail(rustls::Error::General("the host is no name for TLS".to_owned())))?;
+        let name = ServerName::try_from(bare(host).to_owned()).map_err(|_| {
+            fail(rustls::Error::General("the host is not a valid name for TLS".to_owned()))
+        })?;
         let connection = ClientConnection::new(Arc::clone(&config), name).map_err(fail)?;
         let mut stream = Stream::new(stream.into_wire().with_tls(connection));
         let result = stream.shake_hands(state);
@@ -202,7 +208,7 @@ fn tunnel(
         // What it says of a body is to be ignored: there is none.
         200..=299 if stream.unread().is_empty() => Ok(()),
         // What comes from a proxy behind its own answer would be taken for the service's.
-        200..=299 => Err(Failure::ProxyAnswer("it sent more than its answer")),
+        200..=299 => Err(Failure::ProxyAnswer("it sent data after its response")),
         status => Err(Failure::ProxyStatus(status)),
     }
 }

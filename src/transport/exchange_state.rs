@@ -152,6 +152,11 @@ impl ExchangeState {
         self.ended
     }
 
+    /// Stops it, if there is a reason that was found elsewhere. A hook may give its own but once.
+    pub fn end(&mut self, why: Option<Ended>) {
+        self.ended = self.ended.or(why);
+    }
+
     /// Whether it was the caller, or the close of the client, that stopped it.
     pub fn is_stopped_by_caller(&self) -> bool {
         matches!(self.ended, Some(Ended::Canceled | Ended::Cut))

@@ -122,15 +122,11 @@ impl Failure {
             Failure::Status { code, retry_after } => Error::http_status(code, retry_after),
             Failure::Answer(why) => unusable(names, why),
             Failure::TooLarge => too_large(names, max_bytes),
-            Failure::OutOfMemory => unusable(names, "there is no memory for it"),
+            Failure::OutOfMemory => unusable(names, "there is no memory for its body"),
             Failure::ProxyStatus(code) => proxy_refused(code, names),
             Failure::ProxyAnswer(why) => Error::new(
                 Status::Network,
-                format!(
-                    "the proxy {} made no connection to {}: {why}",
-                    names.proxy(),
-                    names.server
-                ),
+                format!("the proxy {} did not connect to {}: {why}", names.proxy(), names.server),
             ),
         }
     }
@@ -151,7 +147,7 @@ fn timed_out(phase: Phase, peer: Peer, timeout: Bound, names: &Names) -> Error {
     Error::timeout(
         phase,
         format!(
-            "no complete answer from {} within {timeout}: {}{through}",
+            "no complete response from {} within {timeout}: {}{through}",
             names.server,
             phase.activity()
         ),
@@ -163,12 +159,12 @@ fn proxy_refused(code: u16, names: &Names) -> Error {
     if code != 407 {
         return Error::new(
             Status::Network,
-            format!("the proxy {proxy} made no connection to {server}: it answered {code}"),
+            format!("the proxy {proxy} did not connect to {server}: it responded with {code}"),
         );
     }
     let message = format!(
         "the proxy {proxy} rejected the credentials for {server} (407): check the user and \
-         password in proxy_url, or in the environment's variable"
+         password in proxy_url, or in the environment variable"
     );
     // The same credentials will not do later either, and may lock the account.
     Error { retryable: false, ..Error::new(Status::Network, message) }
@@ -183,8 +179,8 @@ fn io_failed(error: &io::Error, state: &ExchangeState, names: &Names) -> Error {
         return unusable(names, CUT);
     }
     let what = match phase {
-        Phase::Resolve => format!("the host of {peer} could not be looked up"),
-        Phase::Connect => format!("no connection to {peer}"),
+        Phase::Resolve => format!("could not look up the host of {peer}"),
+        Phase::Connect => format!("could not connect to {peer}"),
         Phase::Tls => format!("the connection to {peer} broke in the TLS handshake"),
         _ => format!("the connection to {peer} broke while {}", phase.activity()),
     };
@@ -203,5 +199,5 @@ fn too_large(names: &Names, max_bytes: u64) -> Error {
 }
 
 fn unusable(names: &Names, why: &str) -> Error {
-    Error::new(Status::InvalidResponse, format!("unusable answer from {}: {why}", names.server))
+    Error::new(Status::InvalidResponse, format!("unusable response from {}: {why}", names.server))
 }

@@ -8,7 +8,7 @@ pub type Refusal = &'static str;
 pub const MAX_LINE_BYTES: usize = 16 << 10;
 
 pub const LINE_TOO_LONG: Refusal = "a line of its chunked coding is longer than 16 KiB";
-const BAD_SIZE: Refusal = "the size of a chunk is not a hexadecimal number";
+const BAD_SIZE: Refusal = "a chunk size is not a hexadecimal number";
 const BAD_LINE_END: Refusal = "a line of its chunked coding does not end in CR LF";
 const BAD_CHUNK_END: Refusal = "a chunk is longer than its size";
 

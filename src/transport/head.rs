@@ -106,18 +106,18 @@ fn refusal(error: httparse::Error) -> Refusal {
     match error {
         httparse::Error::Version | httparse::Error::Token => "it is not HTTP/1.1",
         httparse::Error::Status => "its status line is invalid",
-        httparse::Error::HeaderName => "a field name in its head is invalid",
-        httparse::Error::HeaderValue => "a field value in its head is invalid",
-        httparse::Error::NewLine => "a line of its head does not end in CR LF",
-        httparse::Error::TooManyHeaders => "its head has too many fields",
+        httparse::Error::HeaderName => "a header name is invalid",
+        httparse::Error::HeaderValue => "a header value is invalid",
+        httparse::Error::NewLine => "a header line does not end in CR LF",
+        httparse::Error::TooManyHeaders => "it has too many headers",
     }
 }
 
 fn understand(response: &httparse::Response<'_, '_>, length: usize) -> Result<Parsed, Refusal> {
     let status = response.code.unwrap_or_default();
     match status {
-        0..=99 => return Err("its status is not one of HTTP's"),
-        101 => return Err("it switches to another protocol, which was not asked for"),
+        0..=99 => return Err("its status code is invalid"),
+        101 => return Err("it switches to another protocol, which was not requested"),
         100..=199 => return Ok(Parsed::Interim(length)),
         _ => {}
     }
@@ -206,7 +206,7 @@ impl<'a> Fields<'a> {
         match digits.parse().ok().filter(|_| is_number) {
             None => self.refusal = Some("its Content-Length is not a number"),
             Some(length) if self.length.is_some_and(|other| other != length) => {
-                self.refusal = Some("it has two lengths that contradict each other");
+                self.refusal = Some("it has conflicting values of Content-Length");
             }
             length => self.length = length,
         }
@@ -217,7 +217,7 @@ impl<'a> Fields<'a> {
         match (status, self.transfer_codings, self.length) {
             (204 | 304, ..) => Ok(Framing::Length(0)),
             (_, 1, _) if self.chunked => Ok(Framing::CHUNKED),
-            (_, 1.., _) => Err("it has a transfer coding that was not asked for"),
+            (_, 1.., _) => Err("it uses a transfer coding that was not requested"),
             _ if self.refusal.is_some() => Err(self.refusal.unwrap_or_default()),
             (_, 0, Some(length)) => Ok(Framing::Length(length)),
             (_, 0, None) => Ok(Framing::UntilClose),

@@ -131,7 +131,7 @@ impl Transport {
             proxy: proxy.as_ref().map(proxy::Proxy::name),
         };
         let route = Route::new(template.uri(), proxy);
-        if let Some(proxy) = route.proxy.as_ref().filter(|_| !route.is_tls) {
+        if let Some(proxy) = route.proxy.as_ref().filter(|_| route.is_forwarded()) {
             template.forward_by(api_key, proxy);
         }
         let tls = Tls::new(config.ca_file.as_deref(), &logger)?;
@@ -187,7 +187,10 @@ impl Transport {
         if let Err(failure) = &result
             && is_stale(failure, &connection.state, progress, exchange.options)
         {
-            self.logger.log(Level::Debug, || "a kept connection had ended: repeated".to_owned());
+            self.logger.log(Level::Debug, || {
+                let server = &self.settings.names.server;
+                format!("the kept-alive connection to {server} had been closed; request repeated")
+            });
             self.shared.metrics.stale_repeats.increment();
             progress = Progress::default();
             result = self.run(connection, exchange, &mut progress);
@@ -325,8 +328,8 @@ impl Transport {
         let mut body = Body::new(stream, state, framing, unsent);
         let result = match head.status {
             200 => body.read_whole(head.coding, self.settings.max_response_bytes),
-            // In the way of a request that a proxy forwards, it is the proxy's.
-            407 if self.settings.route.proxy.is_some() => Err(Failure::ProxyStatus(407)),
+            // Only a proxy asks for credentials like that. In a tunnel the service would be asking.
+            407 if self.settings.route.is_forwarded() => Err(Failure::ProxyStatus(407)),
             code => {
                 body.drain();
                 Err(Failure::Status { code, retry_after: head.retry_after })

@@ -48,6 +48,9 @@ impl Proxy {
     }
 }
 
+/// As messages say it. They never repeat the value, which may hold a password.
+const PROXY_FORM: &str = "a proxy like http://user:password@host:port";
+
 /// RFC 7617: the credentials of the scheme Basic.
 fn basic(userinfo: &str) -> Option<Zeroizing<String>> {
     let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
@@ -68,20 +71,21 @@ fn choose_from(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<Proxy>, Error> {
     if let Some(url) = &config.proxy_url {
-        // The value stays out of the message: it may hold a password.
         return Proxy::parse(url)
             .map(Some)
-            .ok_or_else(|| Error::invalid_argument("proxy_url is no proxy that can be used"));
+            .ok_or_else(|| Error::invalid_argument(format!("proxy_url must be {PROXY_FORM}")));
     }
     if !config.use_environment_proxy {
         return Ok(None);
     }
-    let set = |names: &[&str]| {
-        names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()))
+    let set = |names: &[&'static str]| {
+        names.iter().find_map(|&name| {
+            variable(name).filter(|value| !value.is_empty()).map(|value| (name, value))
+        })
     };
     // Of a list that is not UTF-8, the names that are can still be found.
     let exceptions = set(&["NO_PROXY", "no_proxy"]);
-    if exceptions.is_some_and(|list| bypasses(&list.to_string_lossy(), target)) {
+    if exceptions.is_some_and(|(_, list)| bypasses(&list.to_string_lossy(), target)) {
         return Ok(None);
     }
     let url = if is_https(target) {
@@ -92,12 +96,12 @@ fn choose_from(
     } else {
         set(&["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
     };
-    let Some(url) = url else { return Ok(None) };
+    let Some((name, url)) = url else { return Ok(None) };
     url.to_str().and_then(Proxy::parse).map(Some).ok_or_else(|| {
-        Error::invalid_argument(
-            "the proxy named by the environment cannot be used, it must be http://host[:port]; \
-             fix the variable or set use_environment_proxy to 0",
-        )
+        Error::invalid_argument(format!(
+            "the environment variable {name} must be {PROXY_FORM}; fix it, or set \
+             use_environment_proxy to 0"
+        ))
     })
 }
 

@@ -209,7 +209,7 @@ impl Resolver {
             Err(error) => {
                 if !known.addresses.is_empty() {
                     known.unsaid = Some(format!(
-                        "could not look up {host} ({error}): using its last good addresses"
+                        "could not look up {host}: {error}; using its last known addresses"
                     ));
                 }
                 known.failure = Some((number, error.kind(), error.to_string()));

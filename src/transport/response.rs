@@ -46,7 +46,7 @@ pub fn parse_head(stream: &mut Stream, state: &mut ExchangeState) -> Result<Opti
                 state.check()?;
             }
             Parsed::Partial if stream.is_full() => {
-                return Err(Failure::Answer("its head is larger than 16 KiB"));
+                return Err(Failure::Answer("its headers are larger than 16 KiB"));
             }
             Parsed::Partial => break,
         }
@@ -90,7 +90,7 @@ impl<'a> Body<'a> {
         match (coding, self.framing) {
             (Coding::Gzip, _) => unpack(self, max_bytes),
             (Coding::Other, _) => {
-                Err(Failure::Answer("it is encoded in another way than the gzip that was offered"))
+                Err(Failure::Answer("its content coding is not gzip, the only one offered"))
             }
             (Coding::Identity, Framing::Length(length)) if length > max_bytes => {
                 Err(Failure::TooLarge)
@@ -199,7 +199,9 @@ fn unpack(body: &mut Body<'_>, max_bytes: u64) -> Result<Vec<u8>, Failure> {
     let read = read_all(&mut MultiGzDecoder::new(&mut packed), FIRST_BYTES, max_bytes);
     match (read, packed.failure) {
         (Err(_), Some(error)) => Err(Failure::Io(error)),
-        (Err(Failure::Io(_)), None) => Err(Failure::Answer("its gzip data is damaged or cut")),
+        (Err(Failure::Io(_)), None) => {
+            Err(Failure::Answer("its gzip data is damaged or truncated"))
+        }
         (read, _) => read,
     }
 }

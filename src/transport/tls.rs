@@ -24,7 +24,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
-use super::exchange_state::Bounds;
+use super::exchange_state::{Bounds, Ended};
 use crate::clock;
 use crate::error::Error;
 use crate::logger::{Level, Logger};
@@ -150,28 +150,28 @@ fn read_authorities(
     path: &str,
     logger: &Logger,
 ) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), Error> {
-    let refuse = |why: String| Error::invalid_argument(format!("ca_file {path}: {why}"));
-    let pem = fs::read(path).map_err(|error| refuse(format!("it cannot be read: {error}")))?;
+    let refuse = |why: String| Error::invalid_argument(format!("ca_file {path} {why}"));
+    let pem = fs::read(path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
     let pem = plain_pem(&pem);
     let named = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<Vec<_>, pem::Error>>()
-        .map_err(|error| refuse(format!("it is no PEM file: {error}")))?;
+        .map_err(|error| refuse(format!("is not a PEM file: {error}")))?;
     // Whoever wrote it there wants it trusted; what the parser passed over must not go unsaid.
     let begun = begun_certificates(&pem);
     if begun > named.len() {
         return Err(refuse(format!(
-            "of its {begun} certificates only {} can be read; each needs lines of its own, from \
+            "has {begun} certificates, of which only {} can be read; each needs lines of its own, from \
              -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----",
             named.len()
         )));
     }
     if named.is_empty() {
-        return Err(refuse("it holds no certificate".to_owned()));
+        return Err(refuse("contains no certificate".to_owned()));
     }
     let mut roots = RootCertStore::empty();
     let (usable, unusable) = roots.add_parsable_certificates(named.iter().cloned());
     if usable == 0 {
-        return Err(refuse("none of its certificates can be used".to_owned()));
+        return Err(refuse("contains no usable certificate".to_owned()));
     }
     if unusable > 0 {
         logger.log(Level::Warn, || {
@@ -310,16 +310,24 @@ fn worth_searching<'a>(intermediates: &'a [CertificateDer<'a>]) -> Vec<Certifica
 }
 
 thread_local! {
-    /// The bounds of the handshake that this thread is in.
-    static BOUNDS: RefCell<Option<Bounds>> = const { RefCell::new(None) };
+    /// The bounds of the handshake that this thread is in, and why it is to stop, if that was found.
+    static BOUNDS: RefCell<Option<(Bounds, Option<Ended>)>> = const { RefCell::new(None) };
 }
 
-/// Runs a step of a handshake: no signature in it is verified once `bounds` are reached.
-pub fn within<R>(bounds: &Bounds, step: impl FnOnce() -> R) -> R {
-    let outer = BOUNDS.replace(Some(bounds.clone()));
+/// Runs a step of a handshake: no signature in it is verified once `bounds` are reached. Says so.
+pub fn within<R>(bounds: &Bounds, step: impl FnOnce() -> R) -> (R, Option<Ended>) {
+    let outer = BOUNDS.replace(Some((bounds.clone(), None)));
     let result = step();
-    BOUNDS.replace(outer);
-    result
+    let ended = BOUNDS.replace(outer).and_then(|(_, ended)| ended);
+    (result, ended)
+}
+
+fn is_over() -> bool {
+    // Out of its place meanwhile: the host's hook may make a fetch of its own, with a handshake.
+    let Some((mut bounds, ended)) = BOUNDS.take() else { return false };
+    let ended = ended.or_else(|| bounds.reached(Phase::Tls, clock::now(), false));
+    BOUNDS.set(Some((bounds, ended)));
+    ended.is_some()
 }
 
 /// An algorithm that looks at the clock before it begins.
@@ -333,13 +341,8 @@ impl SignatureVerificationAlgorithm for Bounded {
         message: &[u8],
         signature: &[u8],
     ) -> Result<(), InvalidSignature> {
-        let is_over = BOUNDS.with_borrow_mut(|bounds| {
-            bounds
-                .as_mut()
-                .is_some_and(|bounds| bounds.reached(Phase::Tls, clock::now(), false).is_some())
-        });
-        // Whoever asked for the step finds out by itself that its time is over.
-        if is_over {
+        // Not for what is wrong with the signature: whoever asked for the step is told why it ended.
+        if is_over() {
             Err(InvalidSignature)
         } else {
             self.0.verify_signature(public_key, message, signature)
@@ -357,9 +360,37 @@ impl SignatureVerificationAlgorithm for Bounded {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
+    use super::super::exchange_state::{ExchangeState, Shared};
     use super::*;
+    use crate::cancel::{HOOK_INTERVAL, Stop};
+    use crate::deadline::Deadline;
+    use crate::sys::Descriptors;
+
+    /// As a hook that raises what a signal left behind: it says so once.
+    #[test]
+    fn a_hook_that_ends_a_handshake_is_heard_though_it_says_so_once_and_may_make_one_of_its_own() {
+        let (asked, shared) = (Arc::new(AtomicUsize::new(0)), Shared::new(Descriptors::new(0)));
+        let (count, other) = (Arc::clone(&asked), shared.clone());
+        let hook = move || {
+            let state = ExchangeState::new(&other, clock::now()).unwrap();
+            assert_eq!(within(state.bounds(), is_over), (false, None));
+            count.fetch_add(1, Ordering::SeqCst) == 0
+        };
+        let mut state = ExchangeState::new(&shared, clock::now()).unwrap();
+        let stop = Stop::new(None, Some(Arc::new(hook)));
+        assert!(state.begin(Deadline::NEVER, stop, clock::now()).is_none());
+        state.check().unwrap(); // its first turn comes after an interval
+        std::thread::sleep(HOOK_INTERVAL);
+        let (over, ended) = within(state.bounds(), || [is_over(), is_over()]);
+        assert_eq!((over, ended), ([true, true], Some(Ended::Canceled)));
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        state.end(ended);
+        state.check().unwrap_err();
+        assert_eq!(state.ended(), Some(Ended::Canceled));
+    }
 
     #[test]
     fn a_clock_before_1970_tells_no_time_and_does_not_panic() {

@@ -156,7 +156,12 @@ impl TlsWire {
         let TlsWire { tls, below, records } = self;
         let amount = tls.read_tls(&mut Below { wire: below, records, state })?;
         let worked = match self.tls.is_handshaking() {
-            true => tls::within(state.bounds(), || self.tls.process_new_packets()),
+            true => {
+                let (worked, ended) =
+                    tls::within(state.bounds(), || self.tls.process_new_packets());
+                state.end(ended);
+                worked
+            }
             false => self.tls.process_new_packets(),
         };
         if worked.is_err() || self.tls.wants_write() {

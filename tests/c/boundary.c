@@ -384,7 +384,7 @@ static void settings_take_their_range_and_refuse_what_lies_beside_it(void) {
         refuse(words " is not UTF-8 after byte 1", setter(o, BAD));                                \
         refuse(words " is not UTF-8 after byte 1", setter##_n(o, BAD, 2));                         \
         refuse(words " is NULL, but", setter##_n(o, NULL, 2));                                     \
-        refuse(words " has a length that", setter##_n(o, "a", SIZE_MAX));                          \
+        refuse(words " has an impossible length", setter##_n(o, "a", SIZE_MAX));                   \
     } while (0)
 
 #define TEXTS_WITHOUT_NULL(refuse, words, setter)                                                  \
@@ -459,8 +459,8 @@ static void users_come_from_json_or_not_at_all(void) {
     FROM_JSON_FAILS("json is NULL, but", exp_user_from_json_n(NULL, 1, &user, &error));
     FROM_JSON_FAILS("json is not UTF-8 after byte 1", exp_user_from_json(BAD, &user, &error));
     FROM_JSON_FAILS("json is not UTF-8", exp_user_from_json_n(BAD, 2, &user, &error));
-    FROM_JSON_FAILS("no JSON object", exp_user_from_json("[]", &user, &error));
-    FROM_JSON_FAILS("cut off", exp_user_from_json_n("{}", 1, &user, &error));
+    FROM_JSON_FAILS("not a JSON object", exp_user_from_json("[]", &user, &error));
+    FROM_JSON_FAILS("truncated", exp_user_from_json_n("{}", 1, &user, &error));
     OK(exp_user_from_json("{\"user_id\":\"u\"}", &user, &error));
     CHECK(user != NULL && error == NULL && exp_user_error(user) == NULL);
     exp_free(user);

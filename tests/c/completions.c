@@ -41,7 +41,7 @@ static void a_fetch_is_found_when_it_is_over_and_taken_once(void) {
     exp_variants *variants = (exp_variants *)&it;
     exp_error *error = NULL;
     CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, exp_pending_take(it.pending, &variants, &error));
-    CHECK_MESSAGE("not over", error);
+    CHECK_MESSAGE("not finished", error);
     CHECK(variants == NULL);
     exp_free(error);
     CHECK_STATUS(EXP_ERR_INVALID_ARGUMENT, exp_pending_take(it.pending, NULL, NULL));

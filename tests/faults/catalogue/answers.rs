@@ -3,7 +3,7 @@
 use mock_service::Step;
 
 use super::{EVER, GOOD, GOOD_BODY, GOOD_HEAD, drawn, send, steps};
-use crate::fault::{Dice, Fault, Gets, INVALID, NETWORK, http};
+use crate::fault::{Dice, Fault, Gets, INVALID, NETWORK};
 
 const KIND: &str = "Head of the answer";
 const FIRST_BYTE: Gets = Gets::TimesOut("first_byte");
@@ -104,7 +104,6 @@ fn malformed() -> Vec<Fault> {
             "64 KB of headers",
             with(&format!("X: {}\r\nContent-Length: 21", "x".repeat(65_536))),
         ),
-        invalid("folded headers", with("X: a\r\n folded\r\nContent-Length: 21")),
     ]
 }
 
@@ -132,13 +131,14 @@ fn unusual() -> Vec<Fault> {
             "15 KB of headers",
             with(&format!("X: {}\r\nContent-Length: 21", "x".repeat(15 << 10))),
         ),
+        well("folded headers", with("X: a\r\n folded\r\nContent-Length: 21")),
         well("a type that is not JSON", with("Content-Type: text/html\r\nContent-Length: 21")),
         drawn(KIND, "an answer in pieces, drawn how many and when", Gets::Variants, pieces)
             .bound_millis(2000),
         steps(
             KIND,
             "101: another protocol",
-            http(101),
+            INVALID,
             [
                 send(
                     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",

@@ -39,7 +39,7 @@ module AmplitudeExperiment
       @warned_of_size = true
       write(Logger::WARN) do
         "a user of #{json.bytesize} bytes cannot be cached by the service, whose limit is #{CACHEABLE_USER_BYTES}; " \
-          'later ones are not reported'
+          'further ones are not reported'
       end
     end
 
@@ -77,7 +77,7 @@ module AmplitudeExperiment
       @skipped = native.entries_skipped
       return unless @skipped > known
 
-      write(Logger::WARN) { "answers held #{@skipped - known} entries that are no variants; they are left out" }
+      write(Logger::WARN) { "skipped #{@skipped - known} entries of responses that are not variants" }
     end
 
     # A logger that fails must not change what a fetch came to.

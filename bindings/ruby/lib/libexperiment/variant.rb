@@ -27,10 +27,11 @@ module AmplitudeExperiment
 
     # @return [Object, nil] what is attached to it
     def payload
-      return @payload unless @payload_json
-      return parse(@payload_json) if frozen?
+      json = @payload_json # read once: another thread may be done with it meanwhile
+      return @payload unless json
+      return parse(json) if frozen?
 
-      @payload = parse(@payload_json)
+      @payload = parse(json)
       @payload_json = nil # last: another thread parses it once more, or finds it done
       @payload
     end
@@ -45,10 +46,11 @@ module AmplitudeExperiment
 
     # @return [Hash, nil] what the service tells of the evaluation
     def metadata
-      return @metadata unless @metadata_json
-      return parse(@metadata_json) if frozen?
+      json = @metadata_json
+      return @metadata unless json
+      return parse(json) if frozen?
 
-      @metadata = parse(@metadata_json)
+      @metadata = parse(json)
       @metadata_json = nil
       @metadata
     end
