@@ -113,8 +113,14 @@ fn keep_last_of_each(
 ) -> Result<Index, Undecoded> {
     loop {
         let flag_key_at = |at: usize| texts.bytes_of(entries[at].flag_key);
-        let mut earlier = Vec::new();
-        let index = Index::of(entries.len(), flag_key_at, |at| earlier.push(at), pace);
+        let (mut earlier, mut has_room) = (Vec::new(), true);
+        let remember = |at: usize| {
+            has_room &= earlier.try_reserve(1).is_ok();
+            if has_room {
+                earlier.push(at);
+            }
+        };
+        let index = Index::of(entries.len(), flag_key_at, remember, pace);
         let index = index.map_err(|why| match why {
             Unindexed::Stopped => Undecoded::Stopped,
             Unindexed::OutOfMemory => out_of_memory(entries.len() * size_of::<u32>()).into(),
@@ -123,7 +129,11 @@ fn keep_last_of_each(
             return Ok(index);
         }
         // Positions change, so that the others are entered once more.
-        let mut kept = vec![true; entries.len()];
+        let mut kept = Vec::new();
+        if !has_room || kept.try_reserve_exact(entries.len()).is_err() {
+            return Err(out_of_memory(entries.len() * size_of::<usize>()).into());
+        }
+        kept.resize(entries.len(), true);
         earlier.into_iter().for_each(|at| kept[at] = false);
         let mut left = 0;
         for at in 0..entries.len() {

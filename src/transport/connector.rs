@@ -1,6 +1,6 @@
 //! Opening a connection: look up, race the addresses, shake hands, and through a proxy first to it.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use zeroize::Zeroizing;
 
-use super::USER_AGENT;
 use super::exchange_state::{ExchangeState, Peer, Shared};
 use super::failure::Failure;
 use super::proxy::{self, Proxy};
 use super::resolver::Resolver;
 use super::response;
 use super::socket::Socket;
-use super::stream::{Sent, Stream};
+use super::stream::Stream;
 use super::tls::Tls;
 use super::wire::Wire;
+use super::{USER_AGENT, send};
 use crate::clock;
 use crate::deadline::Deadline;
 use crate::sys::{self, Enlisted, Interest, Ours};
@@ -116,10 +116,7 @@ impl Connector<'_> {
         let mut race = Race { shared: self.shared, port, racers: Vec::new(), tried: 0 };
         let winner = race.run(&addresses, state);
         match &winner {
-            Ok(Racer { address, .. }) if addresses.len() > 1 => {
-                self.resolver.prefer(host, *address);
-            }
-            Ok(_) => {}
+            Ok(Racer { address, .. }) => self.resolver.prefer(host, *address),
             // The caller's wish says nothing of the addresses.
             Err(_) if state.is_stopped_by_caller() => {}
             Err(_) => self.resolver.distrust(host, &addresses[..race.tried]),
@@ -188,22 +185,17 @@ fn tunnel(
     proxy: &Proxy,
     state: &mut ExchangeState,
 ) -> Result<(), Failure> {
-    let authorization = match &proxy.authorization {
-        Some(authorization) => {
-            Zeroizing::new(format!("proxy-authorization: {}\r\n", authorization.as_str()))
-        }
-        None => Zeroizing::default(),
+    let request = tunnel_request(host, port, proxy);
+    let head = match send(stream, state, &mut [&request]) {
+        // A response that comes before the end of so short a request is the response.
+        Ok(Some(head)) => Ok(head),
+        Ok(None) => response::read_head(stream, state),
+        Err(failure) => Err(failure),
     };
-    let request = Zeroizing::new(format!(
-        "CONNECT {host}:{port} HTTP/1.1\r\nhost: {host}:{port}\r\n{}user-agent: {USER_AGENT}\r\n\r\n",
-        authorization.as_str()
-    ));
-    // An answer that comes before the end of so short a request is an answer.
-    let (Sent::All | Sent::Early(_)) = stream.send(request.as_bytes(), state)?;
-    let head = match response::read_head(stream, state) {
-        Err(Failure::Answer(why)) => return Err(Failure::ProxyAnswer(why)),
-        head => head?,
-    };
+    let head = head.map_err(|failure| match failure {
+        Failure::Answer(why) => Failure::ProxyAnswer(why),
+        failure => failure,
+    })?;
     match head.status {
         // What it says of a body is to be ignored: there is none.
         200..=299 if stream.unread().is_empty() => Ok(()),
@@ -211,6 +203,19 @@ fn tunnel(
         200..=299 => Err(Failure::ProxyAnswer("it sent data after its response")),
         status => Err(Failure::ProxyStatus(status)),
     }
+}
+
+/// Reserved at once: a buffer that grows leaves copies of the credentials behind.
+fn tunnel_request(host: &str, port: u16, proxy: &Proxy) -> Zeroizing<Vec<u8>> {
+    let authorization = proxy.authorization.as_ref().map_or("", |text| text.as_str());
+    let mut request =
+        Zeroizing::new(Vec::with_capacity(2 * host.len() + authorization.len() + 256));
+    let _ = write!(request, "CONNECT {host}:{port} HTTP/1.1\r\nhost: {host}:{port}\r\n");
+    if !authorization.is_empty() {
+        let _ = write!(request, "proxy-authorization: {authorization}\r\n");
+    }
+    let _ = write!(request, "user-agent: {USER_AGENT}\r\n\r\n");
+    request
 }
 
 /// The addresses with the families in turn, beginning with that of the first (RFC 8305, section 4).

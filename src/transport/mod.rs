@@ -392,17 +392,29 @@ fn ask<'a>(
     state: &mut ExchangeState,
     mut pieces: [&'a [u8]; 2],
 ) -> Result<(Head, Unsent<'a>), Failure> {
-    for i in 0..pieces.len() {
-        while let Sent::Early(taken) = stream.send(pieces[i], state)? {
-            pieces[i] = &pieces[i][taken..];
-            if let Some(head) = response::parse_head(stream, state)? {
-                return Ok((head, Some(pieces)));
-            }
-        }
-        pieces[i] = &[];
+    if let Some(head) = send(stream, state, &mut pieces)? {
+        return Ok((head, Some(pieces)));
     }
     state.enter(Phase::FirstByte);
     Ok((response::read_head(stream, state)?, None))
+}
+
+/// Sends the pieces, or as much of them as is taken until the head of a response is there.
+fn send(
+    stream: &mut Stream,
+    state: &mut ExchangeState,
+    pieces: &mut [&[u8]],
+) -> Result<Option<Head>, Failure> {
+    for piece in pieces {
+        while let Sent::Early(taken) = stream.send(piece, state)? {
+            *piece = &piece[taken..];
+            if let Some(head) = response::parse_head(stream, state)? {
+                return Ok(Some(head));
+            }
+        }
+        *piece = &[];
+    }
+    Ok(None)
 }
 
 /// Whether the request is to be repeated on a fresh connection: the kept one had ended before it
