@@ -13,6 +13,7 @@ use mock_service::{Answer, Script, Step};
 use crate::fault::{Dice, Fault, Gets, scripted};
 use crate::world::World;
 
+pub use network::KEPT;
 pub use process::file;
 
 pub fn all(world: &World) -> Vec<Fault> {
