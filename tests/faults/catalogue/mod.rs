@@ -21,7 +21,7 @@ pub fn all(world: &World) -> Vec<Fault> {
         network::resolver(world),
         network::connect(),
         tls::handshakes(),
-        tls::proxies(),
+        tls::proxies(world),
         connections::requests(),
         answers::heads(),
         bodies::bodies(),
