@@ -3,7 +3,7 @@
 use mock_service::Step;
 
 use super::{EVER, GOOD, GOOD_BODY, GOOD_HEAD, drawn, send, steps};
-use crate::fault::{Dice, Fault, Gets, INVALID, NETWORK, http};
+use crate::fault::{Dice, Fault, Gets, INVALID, NETWORK};
 
 const KIND: &str = "Head of the answer";
 const FIRST_BYTE: Gets = Gets::TimesOut("first_byte");
@@ -32,6 +32,9 @@ fn stalled() -> Vec<Fault> {
             vec![send(part(dice)), Step::Reset]
         }),
         steps(KIND, "103 without end", FIRST_BYTE, [Step::repeat(hint, EVER)]),
+        steps(KIND, "102 with fields without end", FIRST_BYTE, {
+            [Step::repeat("HTTP/1.1 102 Processing\r\nX: y\r\nZ: z\r\n\r\n".repeat(1000), EVER)]
+        }),
         steps(KIND, "100 without end, one each 10 ms", FIRST_BYTE, {
             let one = [send("HTTP/1.1 100 Continue\r\n\r\n"), Step::WaitMillis(10)];
             (0..1000).flat_map(|_| one.clone()).collect::<Vec<_>>()
@@ -104,7 +107,6 @@ fn malformed() -> Vec<Fault> {
             "64 KB of headers",
             with(&format!("X: {}\r\nContent-Length: 21", "x".repeat(65_536))),
         ),
-        invalid("folded headers", with("X: a\r\n folded\r\nContent-Length: 21")),
     ]
 }
 
@@ -123,6 +125,16 @@ fn unusual() -> Vec<Fault> {
         steps
     };
     vec![
+        well("folded headers", with("X: a\r\n folded\r\nContent-Length: 21")),
+        well("129 headers", with(&format!("{}Content-Length: 21", "X-Many: y\r\n".repeat(128)))),
+        well("an empty Content-Encoding", with("Content-Encoding:\r\nContent-Length: 21")),
+        well("identity and nothing", with("Content-Encoding: identity,\r\nContent-Length: 21")),
+        steps(
+            KIND,
+            "100 with fields before the answer",
+            Gets::Own,
+            [send("HTTP/1.1 100 Continue\r\nX: y\r\nContent-Length: 21\r\n\r\n"), Step::Service],
+        ),
         well("HTTP/1.0", GOOD.replace("HTTP/1.1", "HTTP/1.0")),
         steps(KIND, "100 and 103 before the answer", Gets::Own, [send(hints), Step::Service]),
         well("lines that end in LF alone", GOOD.replace("\r\n", "\n")),
@@ -138,7 +150,7 @@ fn unusual() -> Vec<Fault> {
         steps(
             KIND,
             "101: another protocol",
-            http(101),
+            INVALID,
             [
                 send(
                     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
