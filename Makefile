@@ -33,7 +33,7 @@ endif
 .NOTPARALLEL:
 .PHONY: help toolchain build demo test faults races memory fuzz soak sim check lint fmt header msrv older-system fresh-system install
 .PHONY: clean test-rust test-simulation test-library test-examples test-conformance test-bindings
-.PHONY: test-faults test-fuzz test-soak mock-service tools incident test-incident test-accuracy
+.PHONY: test-faults test-fuzz test-gaps test-soak mock-service tools incident test-incident test-accuracy
 .PHONY: bench-sdks bench-crowd bench-calls bench-accuracy bench-peers
 .PHONY: demo-cpp demo-go demo-python demo-ruby test-cpp test-go test-python test-ruby
 
@@ -59,7 +59,7 @@ demo: needs-demo-c build mock-service ## fetches for two users from a mock of th
 demo-cpp demo-go demo-python demo-ruby: demo-%: needs-demo-% build mock-service ## the same in that language
 	@MOCK_SERVICE=$(MOCK_SERVICE) examples/demo.sh $*
 
-test: toolchain lint build test-rust test-simulation test-library test-examples test-conformance test-bindings test-faults test-fuzz test-incident test-accuracy test-speed ## everything that can be tested
+test: toolchain lint build test-rust test-simulation test-library test-examples test-conformance test-bindings test-faults test-gaps test-fuzz test-incident test-accuracy test-speed ## everything that can be tested
 
 test-rust:
 	$(CARGO) test --locked --workspace --features test-panic
@@ -98,6 +98,10 @@ test-faults: build
 
 faults: build ## the fault matrix, written to docs/faults.md; FAULTS_SEED=N plays it again
 	EXPERIMENT_BUILD=$(CURDIR)/build FAULTS_REPORT=$(CURDIR)/docs/faults.md $(CARGO) test --locked --test faults
+
+# No fetch goes on for longer than 5 ms of work without a look at its bounds.
+test-gaps:
+	@packaging/test-gaps
 
 # Instructions, not seconds: they hardly depend on what else the machine does.
 test-speed: build
@@ -163,6 +167,7 @@ check: needs-check build lint ## the quick part: build, unit tests, lints, the h
 lint: ## what the linters say; a warning is an error
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- --deny warnings
+	$(CARGO) clippy --locked --features count-gaps --lib --test gaps --test conformance --test faults -- --deny warnings
 	$(CARGO) clippy --locked --features simulation --lib --test simulation -- --deny warnings
 	clang-format --dry-run --Werror $(C_SOURCES)
 

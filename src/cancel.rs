@@ -14,6 +14,7 @@ use once_cell::race::OnceBox;
 
 use crate::clock;
 use crate::deadline::Deadline;
+use crate::gaps;
 use crate::sync::atomic::{AtomicBool, Ordering, fence};
 use crate::sync::{Latch, Mutex, Parker};
 use crate::sys::{self, Signal};
@@ -298,7 +299,9 @@ impl Stop {
 
     /// Whether to stop now. Asks the hook if its time has come, or if a signal `interrupted`. In a child
     /// that the hook forked: the fetch is the parent's, and so are the locks and the connection.
+    #[cfg_attr(feature = "count-gaps", track_caller)]
     pub fn is_asked(&mut self, now: Instant, interrupted: bool) -> bool {
+        gaps::look();
         if self.cancel.as_ref().is_some_and(|cancel| cancel.is_fired()) {
             return true;
         }
@@ -308,6 +311,7 @@ impl Stop {
             return false;
         }
         self.asked = Some(now);
+        let _host = gaps::outside();
         hook() || self.generation != sys::fork_generation()
     }
 
@@ -322,6 +326,7 @@ impl Stop {
     /// Sleeps on `bell` until it rings or `deadline` passes; true if the fetch is to stop.
     ///
     /// May return early: the caller looks whether what it waits for has come.
+    #[cfg_attr(feature = "count-gaps", track_caller)]
     pub fn sleep(&mut self, bell: &Bell, deadline: Deadline) -> bool {
         let now = clock::now();
         if self.is_asked(now, false) {

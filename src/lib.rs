@@ -20,6 +20,7 @@
 //! | [`config`], [`options`], [`error`], [`timings`] | what is asked for, and what is told |
 //! | [`cancel`], [`alarm`], [`deadline`] | what ends a fetch early, and when it ends at the latest |
 //! | [`metrics`], [`logger`], [`contain`] | what can be seen from outside, and the panics that cannot |
+//! | [`gaps`] | how much is done between two looks at the clock, for a test |
 //! | [`sync`], [`clock`], [`sys`], [`tag`] | locks and threads, time, system calls, and the mark on objects that C holds |
 #![deny(unsafe_code)]
 
@@ -41,6 +42,7 @@ pub mod error;
 pub mod executor;
 pub mod fetch;
 pub mod ffi;
+pub mod gaps;
 pub mod logger;
 pub mod metrics;
 pub mod model;

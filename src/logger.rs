@@ -3,6 +3,8 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::gaps;
+
 /// How loud a message is; a logger passes those up to its own level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -31,7 +33,11 @@ impl Logger {
         let Some((max_level, sink)) = &self.sink else { return };
         if level <= *max_level {
             // A sink that panics must not change the outcome of a fetch.
-            let _ = catch_unwind(AssertUnwindSafe(|| sink(level, &message())));
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                let message = message();
+                let _host = gaps::outside();
+                sink(level, &message);
+            }));
         }
     }
 }

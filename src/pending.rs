@@ -13,6 +13,7 @@ use crate::deadline::Deadline;
 use crate::dispatch::Id;
 use crate::error::Error;
 use crate::fetch::Fetched;
+use crate::gaps;
 use crate::logger::Logger;
 use crate::options::FetchOptions;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -159,7 +160,10 @@ impl Pending {
         match teller {
             Some(Teller::Callback(callback)) => {
                 *self.outcome.lock() = Outcome::BeingTold(thread::current().id());
-                let result = contain(|| callback(fetched));
+                let result = {
+                    let _host = gaps::outside();
+                    contain(|| callback(fetched))
+                };
                 // In a child that the callback forked, other threads' locks may be held for ever.
                 if !self.is_inherited() {
                     told();

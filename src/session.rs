@@ -16,6 +16,7 @@ use crate::deadline::{Deadline, Limit};
 use crate::error::{Error, Status};
 use crate::executor::Executor;
 use crate::fetch::{self, Fetch, Fetched, Refusal, Rules, Step};
+use crate::gaps::{self, Work};
 use crate::logger::{Level, Logger};
 use crate::metrics::{Gauges, Metrics};
 use crate::model::{User, Variants};
@@ -118,6 +119,7 @@ impl Session {
     /// of `options`.
     pub fn fetch(&self, user: &User, options: &FetchOptions) -> Fetched {
         let began = clock::now();
+        let _inside = gaps::fetch();
         let _running = Running::begin(self);
         let number = self.metrics.fetches.increment();
         let fetched = match self.encode(user) {
@@ -132,6 +134,7 @@ impl Session {
         let body = user
             .encode(&self.config.library)
             .map_err(|invalid| Error::invalid_argument(invalid.to_string()))?;
+        gaps::did(Work::Encoded, body.len());
         if body.len() > CACHEABLE_USER_BYTES && !self.warned_of_size.swap(true, Ordering::Relaxed) {
             self.logger.log(Level::Warn, || {
                 format!(

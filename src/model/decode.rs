@@ -300,6 +300,7 @@ impl<'w, 'a> Decoder<'w, 'a> {
     }
 
     /// So much of the body has been read.
+    #[cfg_attr(feature = "count-gaps", track_caller)]
     pub fn spend(&mut self, bytes: usize) -> Result<(), Fault> {
         self.pace.spent(bytes).map_err(|Stopped| Fault::Stopped)
     }

@@ -1,5 +1,7 @@
 //! Work that may take long, and that somebody may want to end.
 
+use crate::gaps::{self, Work};
+
 /// Asks, every so much work, whether to go on.
 pub struct Pace<'a> {
     go_on: Option<&'a mut dyn FnMut() -> bool>,
@@ -25,13 +27,16 @@ impl<'a> Pace<'a> {
     }
 
     /// So many bytes have been worked on.
+    #[cfg_attr(feature = "count-gaps", track_caller)]
     pub fn spent(&mut self, bytes: usize) -> Result<(), Stopped> {
+        gaps::did(Work::Decoded, bytes);
         let Some(go_on) = &mut self.go_on else { return Ok(()) };
         if let Some(left) = self.left.checked_sub(bytes) {
             self.left = left;
             return Ok(());
         }
         self.left = Pace::INTERVAL;
+        gaps::look();
         if go_on() { Ok(()) } else { Err(Stopped) }
     }
 }

@@ -13,6 +13,7 @@ use crate::dispatch::{Decided, Id, Run};
 use crate::error::Error;
 use crate::executor::Work;
 use crate::fetch::{Fetch, Refusal, Step};
+use crate::gaps;
 use crate::model::User;
 use crate::options::FetchOptions;
 use crate::pending::{Line, Pending, Teller};
@@ -33,6 +34,7 @@ impl Session {
         token: usize,
         teller: Teller,
     ) -> Result<Arc<Pending>, Error> {
+        let _inside = gaps::fetch();
         let user = self.encode(user).map_err(|error| self.refused(error))?;
         let line = Arc::downgrade(self) as Weak<dyn Line>;
         let alarm = self.connections.alarm();
@@ -74,6 +76,7 @@ impl Session {
         let bounds = fetch.leased(clock::now());
         let mut stop = Stop::new(Some(Arc::clone(pending.switch())), None);
         let exchanged = contain(|| {
+            let _inside = gaps::fetch();
             if pending.switch().is_fired() {
                 return Err(Error::canceled());
             }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::cancel::{Attached, Bell, Cancel, Stop};
 use crate::clock;
 use crate::deadline::Deadline;
+use crate::gaps;
 use crate::metrics::Metrics;
 use crate::sys::{self, Descriptors, Interest, Signal};
 use crate::timings::{Phase, Timings};
@@ -61,6 +62,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// Why to stop now, if there is a reason. `interrupted`: a signal ended a wait.
+    #[cfg_attr(feature = "count-gaps", track_caller)]
     pub fn reached(&mut self, phase: Phase, now: Instant, interrupted: bool) -> Option<Ended> {
         if self.stop.is_asked(now, interrupted) {
             Some(Ended::Canceled)
@@ -172,12 +174,16 @@ impl ExchangeState {
 
     /// Fails if the exchange is to stop: out of time, canceled, or cut. Once it has failed, it does
     /// so until the next exchange begins.
+    #[cfg_attr(feature = "count-gaps", track_caller)]
     pub fn check(&mut self) -> io::Result<()> {
         self.check_at(clock::now(), false)
     }
 
+    #[cfg_attr(feature = "count-gaps", track_caller)]
     fn check_at(&mut self, now: Instant, interrupted: bool) -> io::Result<()> {
-        if self.ended.is_none() {
+        if self.ended.is_some() {
+            gaps::look();
+        } else {
             self.ended = self.bounds.reached(self.phase, now, interrupted);
         }
         match self.ended {
@@ -189,6 +195,7 @@ impl ExchangeState {
 
     /// Waits until one of `sources` is ready, and says which (bit i for source i): none of them
     /// when `until` passed first. Fails if the exchange is to stop.
+    #[cfg_attr(feature = "count-gaps", track_caller)]
     pub fn wait(&mut self, sources: &[(RawFd, Interest)], until: Deadline) -> io::Result<u32> {
         let mut polled = [(-1, Interest::Readable); sys::MAX_SOURCES];
         let count = sources.len();
@@ -221,6 +228,7 @@ impl ExchangeState {
 
     /// Sleeps until the bell rings, `until` passes, or it is time to look again. Fails if the
     /// exchange is to stop.
+    #[cfg_attr(feature = "count-gaps", track_caller)]
     pub fn sleep(&mut self, until: Deadline) -> io::Result<()> {
         let now = clock::now();
         self.check_at(now, false)?;

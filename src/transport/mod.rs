@@ -42,6 +42,7 @@ use crate::clock::{self, BootInstant};
 use crate::config::Config;
 use crate::deadline::{Deadline, Limit};
 use crate::error::Error;
+use crate::gaps::{self, Work};
 use crate::logger::{Level, Logger};
 use crate::metrics::CloseReason;
 use crate::options::FetchOptions;
@@ -288,6 +289,7 @@ impl Transport {
         progress: &mut Progress,
     ) -> (Result<Vec<u8>, Failure>, Option<CloseReason>) {
         let rest = self.settings.template.request(exchange.user, exchange.options, output);
+        gaps::did(Work::Encoded, output.len());
         let before = stream.passed();
         let asked = ask(stream, state, [output, rest]);
         progress.sent = stream.passed().sent > before.sent;

@@ -9,6 +9,7 @@ use super::failure::{Failure, Refused};
 use super::framing::Framing;
 use super::head::{Coding, Head, Parsed};
 use super::stream::{INPUT_BYTES, Stream, Unsent};
+use crate::gaps::{self, Work};
 
 /// A body of another status than 200 up to this size is read off, if it is there already.
 const DRAINED_BYTES: u64 = 8 << 10;
@@ -36,6 +37,7 @@ pub fn read_head(stream: &mut Stream, state: &mut ExchangeState) -> Result<Head,
 /// Reads the head from what is there; `None` if it is not whole.
 pub fn parse_head(stream: &mut Stream, state: &mut ExchangeState) -> Result<Option<Head>, Failure> {
     while !stream.unread().is_empty() {
+        gaps::did(Work::Framed, stream.unread().len());
         match Head::parse(stream.unread_mut()).map_err(Failure::Answer)? {
             Parsed::Final(head, length) => {
                 stream.consume(length);
@@ -127,6 +129,7 @@ impl<'a> Body<'a> {
 
     fn skip_framing(&mut self) -> io::Result<()> {
         let skipped = self.framing.skip(self.stream.unread()).map_err(Refused::error)?;
+        gaps::did(Work::Framed, skipped);
         self.stream.consume(skipped);
         Ok(())
     }
@@ -243,10 +246,12 @@ fn read_all(from: &mut impl Source, expected: usize, max_bytes: u64) -> Result<V
             bytes.try_reserve(more).map_err(|_| Failure::OutOfMemory)?;
             bytes.resize(filled + more, 0);
         }
+        let before = filled;
         match from.read(&mut bytes[filled..])? {
             0 => break,
             amount => filled += amount,
         }
+        gaps::did(Work::Body, filled - before);
         if filled as u64 > max_bytes {
             return Err(Failure::TooLarge);
         }

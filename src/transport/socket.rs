@@ -5,6 +5,7 @@ use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
+use crate::gaps::{self, Work};
 use crate::metrics::{CloseReason, Metrics};
 use crate::sys::{self, Enlisted, Ours};
 
@@ -40,13 +41,16 @@ impl Socket {
 
     /// Reads what is there; `WouldBlock` if nothing is, 0 at the end of the connection.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        uninterrupted(|| sys::receive(&self.stream, into))
+        let amount = uninterrupted(|| sys::receive(&self.stream, into))?;
+        gaps::did(Work::Received, amount);
+        Ok(amount)
     }
 
     /// Writes as much as the system takes; `WouldBlock` if it takes nothing.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let amount = uninterrupted(|| sys::send(&self.stream, bytes))?;
         self.sent += amount as u64;
+        gaps::did(Work::Sent, amount);
         Ok(amount)
     }
 

@@ -8,9 +8,13 @@ use rustls::{ClientConnection, IoState};
 use super::exchange_state::ExchangeState;
 use super::socket::Socket;
 use super::tls;
+use crate::gaps::{self, Work};
 
 /// How often records are taken in without data in them before the caller is asked again.
 const LOOKS: usize = 16;
+
+/// The most that is handed to the system before the caller is asked again: it takes megabytes at once.
+const WRITTEN_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
 pub enum Wire {
@@ -100,7 +104,7 @@ impl Wire {
     pub fn write(&mut self, bytes: &[u8], state: &mut ExchangeState) -> io::Result<usize> {
         state.check()?;
         match self {
-            Wire::Plain(socket) => socket.write(bytes),
+            Wire::Plain(socket) => socket.write(&bytes[..bytes.len().min(WRITTEN_BYTES)]),
             Wire::Tls(wire) => wire.write(bytes, state),
         }
     }
@@ -137,12 +141,18 @@ impl TlsWire {
         for _ in 0..LOOKS {
             match self.tls.reader().read(into) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return read, // 0 after a close_notify, UnexpectedEof without one
+                read => {
+                    gaps::did(Work::Decrypted, *read.as_ref().unwrap_or(&0));
+                    return read; // 0 after a close_notify, UnexpectedEof without one
+                }
             }
             if let Err(error) = self.take_in(state) {
                 // What came before a record that is wrong was right.
                 return match self.tls.reader().read(into) {
-                    Ok(amount @ 1..) => Ok(amount),
+                    Ok(amount @ 1..) => {
+                        gaps::did(Work::Decrypted, amount);
+                        Ok(amount)
+                    }
                     _ => Err(error),
                 };
             }
@@ -184,6 +194,7 @@ impl TlsWire {
             self.flush(state)?; // so that no more than one piece is held back
         }
         let taken = self.tls.writer().write(bytes)?;
+        gaps::did(Work::Encrypted, taken);
         match self.flush(state) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ if taken == 0 => Err(io::ErrorKind::WouldBlock.into()),

@@ -45,6 +45,8 @@ pub struct Scene {
     pub during: Act,
     /// Ends the fault, after which all must be well.
     pub lift: Act,
+    /// What the message of the failure must name.
+    pub names: Option<String>,
     /// Anything else that must be true afterwards.
     pub check: Box<dyn Fn() -> Result<(), String>>,
     /// What must be there as long as the scene is.
@@ -60,6 +62,7 @@ impl Scene {
             fail: Box::new(|_| ()),
             during: Box::new(|_| ()),
             lift: Box::new(|_| ()),
+            names: None,
             check: Box::new(|| Ok(())),
             kept: Vec::new(),
         }
@@ -72,6 +75,12 @@ impl Scene {
 
     pub fn with(mut self, settings: Value) -> Scene {
         self.settings = settings;
+        self
+    }
+
+    /// The message of the failure names this.
+    pub fn names(mut self, what: impl Into<String>) -> Scene {
+        self.names = Some(what.into());
         self
     }
 
@@ -123,6 +132,8 @@ pub struct Fault {
     pub user_bytes: usize,
     /// Whether a fetch goes well before, so that the fault meets a connection that is kept.
     pub is_kept: bool,
+    /// How many fetches that is, at once, each over a connection of its own.
+    pub kept: usize,
     /// Whether something of it is drawn, so that its seed is worth telling.
     pub is_drawn: bool,
     /// Environment of a victim of its own; most share one.
@@ -146,6 +157,7 @@ impl Fault {
             settings: json!({}),
             user_bytes: 0,
             is_kept: true,
+            kept: 1,
             is_drawn: false,
             environment: None,
             except: Vec::new(),
@@ -170,6 +182,12 @@ impl Fault {
     /// The fault meets a connection that is new.
     pub fn on_a_new_connection(mut self) -> Fault {
         self.is_kept = false;
+        self
+    }
+
+    /// The fault meets so many connections that are kept.
+    pub fn kept(mut self, connections: usize) -> Fault {
+        self.kept = connections;
         self
     }
 

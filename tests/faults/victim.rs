@@ -47,6 +47,22 @@ impl Way {
     }
 }
 
+#[cfg(feature = "count-gaps")]
+impl Way {
+    /// Where victims of this way say what they have counted.
+    fn counts(self) -> PathBuf {
+        let name = format!("exp-faults-gaps-{}-{}", std::process::id(), self as usize);
+        std::env::temp_dir().join(name)
+    }
+
+    /// What was counted since this was asked last.
+    pub fn counted(self) -> Vec<String> {
+        let lines = std::fs::read_to_string(self.counts()).unwrap_or_default();
+        let _ = std::fs::remove_file(self.counts());
+        lines.lines().map(str::to_owned).collect()
+    }
+}
+
 /// The victims, built.
 pub struct Programs {
     native: Native,
@@ -195,6 +211,8 @@ impl Victim {
         let mut command = programs.command(way);
         let filled = environment.iter().map(|(name, value)| (name, programs.filled(way, value)));
         command.envs(filled);
+        #[cfg(feature = "count-gaps")]
+        command.env("EXPERIMENT_GAPS", way.counts());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let orders = process.stdin.take().expect("it is piped");

@@ -21,9 +21,12 @@ table inet faults {
     set unreachable { type inet_service; }
     set lossy { type inet_service; }
     set dead { type ipv4_addr . inet_service; }
+    set cut { type inet_service . inet_service; }
     chain out {
         type filter hook output priority 0;
         tcp dport @dropped drop
+        tcp sport . tcp dport @cut drop
+        tcp dport . tcp sport @cut drop
         tcp sport @dropped drop
         meta nfproto ipv6 tcp dport @six drop
         ip daddr . tcp dport @dead drop
@@ -38,6 +41,7 @@ table inet faults {
 /// In a container the kernel's settings may only be read until they are mounted anew.
 const SET_UP: &str = "ip link set lo up && \
     { test -w /proc/sys/net/ipv4/tcp_rmem || mount -o remount,bind,rw /proc/sys; } && \
+    for i in 1 2 3 4 5 6 7 8; do ip address add 2001:db8::$i/128 dev lo nodad; done && \
     echo 4096 65536 131072 >/proc/sys/net/ipv4/tcp_rmem && \
     echo 4096 65536 131072 >/proc/sys/net/ipv4/tcp_wmem && \
     mount --bind \"$FAULTS_RESOLV\" /etc/resolv.conf && \
@@ -86,6 +90,19 @@ pub fn packets(verb: &str, set: &str, element: impl std::fmt::Display) {
     let output = output.expect("nft runs");
     let is_lifted = verb == "delete" && !output.status.success();
     assert!(output.status.success() || is_lifted, "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The ports of connections to this one, as the kernel has them.
+pub fn connected_to(port: u16) -> Vec<u16> {
+    const ESTABLISHED: &str = "01";
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("there is /proc");
+    let of = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
+    let from = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_one = fields[3] == ESTABLISHED && of(fields[2]) == Some(port);
+        is_one.then(|| of(fields[1])).flatten()
+    };
+    table.lines().skip(1).filter_map(from).collect()
 }
 
 /// A port that nobody else is given: below those that the system gives.

@@ -1,6 +1,8 @@
 //! What the tests of the transport share. Each test binary uses a part of it.
 #![allow(dead_code)]
 
+#[cfg(feature = "count-gaps")]
+pub mod gaps;
 pub mod namespaces;
 pub mod net;
 pub mod proxy;

@@ -20,6 +20,8 @@ pub enum Conduct {
     TunnelAfter(&'static str),
     /// Sends this byte by byte, so far apart, without an end.
     Drip(&'static str, Duration),
+    /// Makes tunnels to port 443 alone, and forwards what is to be forwarded.
+    TunnelTo443,
     /// Accepts, reads and says nothing.
     Silence,
 }
@@ -117,6 +119,12 @@ fn serve(shared: &Shared, stream: TcpStream) {
                 }
                 thread::sleep(apart);
             }
+        }
+        Conduct::TunnelTo443 if !head.starts_with("CONNECT ") || head.contains(":443 ") => {
+            open(shared, &head, stream, input, MADE);
+        }
+        Conduct::TunnelTo443 => {
+            let _ = (&stream).write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
         }
         Conduct::Silence => {
             let _ = (&stream).read_to_end(&mut Vec::new());

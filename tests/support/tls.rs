@@ -141,12 +141,13 @@ impl Identity {
         clients: Arc<dyn ClientCertVerifier>,
     ) -> ServerConfig {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let chain = [&[self.certificate.der().clone()], &self.chain[..]].concat();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()));
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)
             .unwrap()
             .with_client_cert_verifier(clients)
-            .with_single_cert([&[self.certificate.der().clone()], &self.chain[..]].concat(), key)
+            .with_single_cert(chain, key)
             .unwrap();
         config.ticketer = rustls::crypto::ring::Ticketer::new().unwrap();
         config
@@ -320,4 +321,82 @@ fn first_records<'a>(flight: &'a [u8], left: &mut usize) -> &'a [u8] {
         *left -= 1;
     }
     &flight[..flight.len().min(end + 1)]
+}
+
+/// A server that plays its part until its turn has come to send tickets of sessions without end.
+pub fn flooding_with_tickets(
+    identity: &Identity,
+    across: bool,
+    before: impl Fn(&mut Stream) -> bool + Send + Sync + 'static,
+) -> TlsServer {
+    let mut config = identity.server_config(&[&rustls::version::TLS13]);
+    config.enable_secret_extraction = true;
+    TlsServer::start_with(config, move |_, mut stream| {
+        if before(&mut stream) {
+            flood_with_tickets(stream, across);
+        }
+    })
+}
+
+/// As many to a record as fit, and as fast as they are taken. `across`: one that does not fit goes on in
+/// the next record.
+fn flood_with_tickets(stream: Stream, across: bool) {
+    use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+    // Lifetime, what is added to the age, and nonce, ticket and extensions, as short as they may be.
+    const TICKET: &[u8] = b"\x04\0\0\x0e\0\0\x0e\x10\0\0\0\0\0\0\x01t\0\0";
+    let plain_bytes = if across { 1 << 14 } else { (1 << 14) / TICKET.len() * TICKET.len() };
+    let StreamOwned { conn, mut sock } = stream;
+    let (mut number, secrets) = conn.dangerous_extract_secrets().unwrap().tx;
+    let rustls::ConnectionTrafficSecrets::Aes256Gcm { key, iv } = secrets else {
+        panic!("what both sides like best")
+    };
+    let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key.as_ref()).unwrap());
+    let tickets = TICKET.repeat(plain_bytes);
+    let mut at = 0;
+    loop {
+        let mut nonce: [u8; 12] = iv.as_ref().try_into().unwrap();
+        for (byte, of_number) in nonce[4..].iter_mut().zip(number.to_be_bytes()) {
+            *byte ^= of_number;
+        }
+        number += 1;
+        let mut record = tickets[at..at + plain_bytes].to_vec();
+        at = (at + plain_bytes) % TICKET.len();
+        record.push(22); // a message of the handshake
+        let [high, low] = ((record.len() + AES_256_GCM.tag_len()) as u16).to_be_bytes();
+        let head = [0x17, 3, 3, high, low];
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        key.seal_in_place_append_tag(nonce, Aad::from(head), &mut record).unwrap();
+        if sock.write_all(&[&head[..], &record].concat()).is_err() {
+            return;
+        }
+    }
+}
+
+/// A certificate of the authority, behind which stand so many of one name that lead nowhere.
+pub fn with_others_of_one_name(authority: &Authority, others: usize) -> Identity {
+    Identity { chain: many_of_one_name(others).1, ..authority.certify(&NAMES) }
+}
+
+/// A certificate that each of so many of one name may have issued, as each may have each of them: the
+/// search for an issuer has no end (RUSTSEC-2023-0053).
+pub fn of_one_name(certificates: usize) -> Identity {
+    let (issuer, chain) = many_of_one_name(certificates);
+    let (params, key) = (leaf(&NAMES), KeyPair::generate().unwrap());
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    Identity { certificate, key, chain }
+}
+
+fn many_of_one_name(
+    certificates: usize,
+) -> (Issuer<'static, KeyPair>, Vec<CertificateDer<'static>>) {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "one name");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = Issuer::new(params.clone(), KeyPair::generate().unwrap());
+    let certify = |_| {
+        let key = KeyPair::generate().unwrap();
+        params.signed_by(&key, &issuer).unwrap().der().clone()
+    };
+    let chain = (0..certificates).map(certify).collect();
+    (issuer, chain)
 }

@@ -32,6 +32,9 @@ fn stalled() -> Vec<Fault> {
             vec![send(part(dice)), Step::Reset]
         }),
         steps(KIND, "103 without end", FIRST_BYTE, [Step::repeat(hint, EVER)]),
+        steps(KIND, "102 with fields without end", FIRST_BYTE, {
+            [Step::repeat("HTTP/1.1 102 Processing\r\nX: y\r\nZ: z\r\n\r\n".repeat(1000), EVER)]
+        }),
         steps(KIND, "100 without end, one each 10 ms", FIRST_BYTE, {
             let one = [send("HTTP/1.1 100 Continue\r\n\r\n"), Step::WaitMillis(10)];
             (0..1000).flat_map(|_| one.clone()).collect::<Vec<_>>()
@@ -122,6 +125,16 @@ fn unusual() -> Vec<Fault> {
         steps
     };
     vec![
+        well("folded headers", with("X: a\r\n folded\r\nContent-Length: 21")),
+        well("129 headers", with(&format!("{}Content-Length: 21", "X-Many: y\r\n".repeat(128)))),
+        well("an empty Content-Encoding", with("Content-Encoding:\r\nContent-Length: 21")),
+        well("identity and nothing", with("Content-Encoding: identity,\r\nContent-Length: 21")),
+        steps(
+            KIND,
+            "100 with fields before the answer",
+            Gets::Own,
+            [send("HTTP/1.1 100 Continue\r\nX: y\r\nContent-Length: 21\r\n\r\n"), Step::Service],
+        ),
         well("HTTP/1.0", GOOD.replace("HTTP/1.1", "HTTP/1.0")),
         steps(KIND, "100 and 103 before the answer", Gets::Own, [send(hints), Step::Service]),
         well("lines that end in LF alone", GOOD.replace("\r\n", "\n")),

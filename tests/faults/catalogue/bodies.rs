@@ -114,6 +114,46 @@ fn stalled() -> Vec<Fault> {
         steps(KIND, "a chunk that stops", BODY, [send(CHUNKED), send("15\r\n{"), Step::Hold]),
         steps(
             KIND,
+            "trailers without end, as fast as they are taken",
+            BODY,
+            [
+                send(CHUNKED),
+                send(CHUNKS.trim_end_matches("\r\n")),
+                send("\r\n"),
+                Step::repeat("X: y\r\n".repeat(1000), EVER),
+            ],
+        ),
+        steps(
+            KIND,
+            "an extension of a chunk without end",
+            INVALID,
+            [send(CHUNKED), send("1;"), Step::repeat("x".repeat(1000), EVER)],
+        ),
+        steps(
+            KIND,
+            "chunks with extensions without end",
+            BODY,
+            [send(CHUNKED), Step::repeat("1;a=b;c=\"d\"\r\n \r\n".repeat(1000), EVER)],
+        ),
+        steps(
+            KIND,
+            "empty blocks of gzip without end",
+            BODY,
+            [
+                send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"),
+                send(b"\x1f\x8b\x08\0\0\0\0\0\0\x03".to_vec()),
+                Step::repeat(b"\0\0\0\xff\xff".repeat(1000), EVER),
+            ],
+        ),
+        late(KIND, "7 MB in one text of escapes, whole when the time is nearly over", || {
+            format!(r#"{{"flag":{{"key":"{}"}}}}"#, r"\u00e9".repeat(1_200_000))
+        }),
+        late(KIND, "138 000 variants, whole when the time is nearly over", || {
+            let variant = |i| format!(r#""flag-{i}":{{"key":"on","value":"on","payload":{i}}}"#);
+            format!("{{{}}}", (0..138_000).map(variant).collect::<Vec<_>>().join(","))
+        }),
+        steps(
+            KIND,
             "trailers without end",
             BODY,
             [
@@ -126,10 +166,25 @@ fn stalled() -> Vec<Fault> {
     ]
 }
 
+/// Its last byte comes so late that there is hardly time left to read it.
+fn late(kind: &'static str, name: &str, body: impl Fn() -> String) -> Fault {
+    let body = body();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    let (most, last) = body.split_at(body.len() - 1);
+    let late = [send(head), send(most), Step::WaitMillis(250), send(last)];
+    steps(kind, name, Gets::Either(&["EXP_OK", "EXP_ERR_TIMEOUT"]), late).bound_millis(300)
+}
+
 fn chunks() -> Vec<Fault> {
     let invalid = |name: &str, chunks: &str| {
         steps(KIND, name, INVALID, [send(CHUNKED), send(chunks), Step::Close])
     };
+    // At once, though the server waits for more.
+    let refused = |name: &str, chunks: &str| {
+        steps(KIND, name, INVALID, [send(CHUNKED), send(chunks), Step::Hold])
+    };
+    let well =
+        |name: &str, chunks: &str| steps(KIND, name, Gets::Variants, [send(CHUNKED), send(chunks)]);
     let part = |dice: &mut Dice| CHUNKS[..dice.below(CHUNKS.len() - 2)].to_owned();
     vec![
         drawn(KIND, "chunks that are closed within, drawn where", INVALID, move |dice| {
@@ -142,6 +197,14 @@ fn chunks() -> Vec<Fault> {
         ),
         invalid("a negative chunk size", "-15\r\n{\"flag\":{\"key\":\"on\"}}\r\n0\r\n\r\n"),
         invalid("a chunk size beyond 64 bits", "ffffffffffffffff5\r\n{}\r\n0\r\n\r\n"),
+        refused("a chunk size with a sign", "+15\r\n{\"flag\":{\"key\":\"on\"}}\r\n0\r\n\r\n"),
+        refused("lines of chunks that end in LF alone", "15\n{\"flag\":{\"key\":\"on\"}}\n0\n\n"),
+        refused("lines of chunks that end in CR alone", "15\r{\"flag\":{\"key\":\"on\"}}\r0\r\r"),
+        refused("a trailer of 17 KB", &format!("0\r\nX: {}\r\n\r\n", "x".repeat(17 << 10))),
+        well(
+            "extensions of chunks",
+            "15;a=b;c=\"d; e\" ;f\r\n{\"flag\":{\"key\":\"on\"}}\r\n0;g\r\n\r\n",
+        ),
         invalid("a chunk longer than its size", "14\r\n{\"flag\":{\"key\":\"on\"}}\r\n0\r\n\r\n"),
         steps(
             KIND,
@@ -198,6 +261,12 @@ fn encodings() -> Vec<Fault> {
         steps(KIND, "a bomb of gzip", INVALID, [encoded("gzip", &gzip(&vec![b' '; 64 << 20]))]),
         steps(
             KIND,
+            "a bomb of gzip of many members",
+            INVALID,
+            [encoded("gzip", &gzip(&vec![b' '; 1 << 20]).repeat(64))],
+        ),
+        steps(
+            KIND,
             "deflate, which was not asked for",
             INVALID,
             [encoded("deflate", GOOD_BODY.as_bytes())],
@@ -213,9 +282,14 @@ fn encodings() -> Vec<Fault> {
 
 pub fn json() -> Vec<Fault> {
     const KIND: &str = "JSON";
+    const LONG: usize = 7_000_000;
     let nested = |depth: usize| format!("{{\"a\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
     let body = |name: &str, gets: Gets, body: &[u8]| {
         answers(KIND, name, gets, vec![Answer::reply(200, &[], body.to_vec())])
+    };
+    let large = |before: &str, unit: &str, after: &str| {
+        let value = unit.repeat(LONG / unit.len());
+        format!(r#"{{"flag":{{"key":"on","payload":{before}{value}{after}}}}}"#)
     };
     let invalid = |name: &str, text: &str| body(name, INVALID, text.as_bytes());
     let well = |name: &str, text: &str| body(name, Gets::Variants, text.as_bytes());
@@ -234,6 +308,14 @@ pub fn json() -> Vec<Fault> {
         body("bytes that are no UTF-8", INVALID, b"{\"flag\":{\"key\":\"\xff\"}}"),
         invalid("nested 129 deep", &nested(128)),
         invalid("nested 100 000 deep", &nested(100_000)),
+        invalid("brackets of 7 MB that nobody closes", &format!("{{\"a\":{}", "[".repeat(LONG))),
+        well("a payload nested 120 deep", &{
+            let (open, close) = ("[".repeat(120), "]".repeat(120));
+            format!(r#"{{"flag":{{"key":"on","payload":{open}{close}}}}}"#)
+        }),
+        well("a text of 7 MB", &large("\"x", "x", "\"")),
+        well("a number of 7 MB", &large("1", "0", "")),
+        well("a list of 3 500 000 values", &large("[1", ",1", "]")),
         invalid("larger than the limit", &format!("{GOOD_BODY}{}", " ".repeat(3000)))
             .settings(json!({"max_response_bytes": 2000})),
         well("no variants", "{}"),

@@ -72,6 +72,18 @@ pub fn requests() -> Vec<Fault> {
             Answer::reply(413, &[], "too large").then(Step::Close),
         ),
         reading(
+            "512 KB of user, refused with 413 before they are read, and the connection is kept",
+            http(413),
+            Answer::reply(413, &[], "too large").then(Step::Hold),
+        ),
+        // Tried again it would come too late.
+        reading(
+            "512 KB of user, refused with 401 before they are read, and retries",
+            http(401),
+            Answer::reply(401, &[], "no").then(Step::Hold),
+        )
+        .settings(json!({"fetch_retries": 2, "fetch_retry_backoff_min_millis": 5000})),
+        reading(
             "512 KB of user, answered before they are read",
             Gets::Variants,
             Answer::steps([send(GOOD)]),

@@ -13,6 +13,7 @@ use mock_service::{Answer, Script, Step};
 use crate::fault::{Dice, Fault, Gets, scripted};
 use crate::world::World;
 
+pub use network::KEPT;
 pub use process::file;
 
 pub fn all(world: &World) -> Vec<Fault> {
@@ -20,7 +21,7 @@ pub fn all(world: &World) -> Vec<Fault> {
         network::resolver(world),
         network::connect(),
         tls::handshakes(),
-        tls::proxies(),
+        tls::proxies(world),
         connections::requests(),
         answers::heads(),
         bodies::bodies(),

@@ -8,13 +8,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mock_service::{Answer, MockService, Script, Step};
+use serde_json::json;
 
 use super::send;
 use crate::fault::{Fault, Gets, NETWORK, Scene};
 use crate::native::run;
 use crate::relay::Relay;
 use crate::victim::Victim;
-use crate::world::{Says, World, packets, port, unused_address};
+use crate::world::{Says, World, connected_to, packets, port, unused_address};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Of this machine, too, and no nearer to it than one another: so the C library keeps their order.
@@ -62,6 +63,7 @@ pub fn resolver(world: &World) -> Vec<Fault> {
         }),
     ];
     faults.push(refused_everywhere(world));
+    faults.push(eight_are_dead(world));
     let dead = [
         ("the first address refuses, the second serves", DEAD, ""),
         ("the first address is a black hole, the second serves", DEAD, "dead"),
@@ -77,7 +79,7 @@ fn refused_everywhere(world: &World) -> Fault {
     let addresses = (1..=20).map(|i| Ipv4Addr::new(127, 9, 9, i).into());
     let says = Says::Addresses(addresses.collect());
     Fault::new("Resolver", "twenty addresses, all of which refuse", NETWORK, move |_| {
-        let (service, name) = (MockService::start(Script::service()), world.name());
+        let (service, name) = (server(port()), world.name());
         name.is(says.clone());
         let scene = Scene::at(name.url(service.address().port()));
         served_later(scene, service, Ipv4Addr::new(127, 9, 9, 7).into())
@@ -98,7 +100,7 @@ fn served_later(scene: Scene, service: MockService, address: IpAddr) -> Scene {
 fn first_is_dead(world: &World, name: &str, dead: IpAddr, set: &'static str) -> Fault {
     let world = world.share();
     Fault::new("Resolver", name, Gets::Own, move |_| {
-        let (service, name) = (MockService::start(Script::service()), world.name());
+        let (service, name) = (server(port()), world.name());
         name.is(Says::Addresses(vec![dead, ALIVE]));
         let port = service.address().port();
         let relay = Relay::at(SocketAddr::new(ALIVE, port), service.address());
@@ -116,6 +118,27 @@ fn first_is_dead(world: &World, name: &str, dead: IpAddr, set: &'static str) -> 
     .on_a_new_connection()
 }
 
+/// All of one family, before the one that serves.
+fn eight_are_dead(world: &World) -> Fault {
+    let world = world.share();
+    let name = "eight addresses of IPv6 are black holes, the one of IPv4 serves";
+    Fault::new("Resolver", name, Gets::Own, move |_| {
+        let (service, name) = (server(port()), world.name());
+        let dead = (1..=8).map(|i| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, i).into());
+        name.is(Says::Addresses(dead.chain([ALIVE]).collect()));
+        let port = service.address().port();
+        let relay = Relay::at(SocketAddr::new(ALIVE, port), service.address());
+        Scene::at(name.url(port))
+            .fails(move |_| packets("add", "six", port))
+            .lifts(move |_| packets("delete", "six", port))
+            .keeping((service, relay))
+    })
+    .on_a_new_connection()
+    .bound_millis(500)
+}
+
+/// At the port of another address, too, a relay may come to listen, and stays: so it is no port that the
+/// system gives a second time.
 fn server(port: u16) -> MockService {
     MockService::start_on(port, Script::service()).expect("the port is ours")
 }
@@ -133,6 +156,17 @@ pub fn connect() -> Vec<Fault> {
         filtered("a firewall resets a kept connection", NETWORK, "refused"),
         filtered("every tenth packet is lost", Gets::Own, "lossy").bound_millis(5000),
         cut_within_the_body(),
+        kept_are_cut("the path of eight kept connections is cut for good", CUT),
+        // One timeout, and the second attempt goes over a connection that is new.
+        kept_are_cut("the same, and a retry", Gets::Own)
+            .settings(json!({
+                "connection_pool_max_size": KEPT,
+                "fetch_timeout_millis": 300,
+                "fetch_retries": 1,
+                "fetch_retry_timeout_millis": 300,
+                "fetch_retry_backoff_min_millis": 0,
+            }))
+            .bound_millis(700),
     ]
 }
 
@@ -189,13 +223,56 @@ fn filtered(name: &str, gets: Gets, set: &'static str) -> Fault {
 /// Until the network is there.
 fn no_route() -> Fault {
     Fault::new(KIND, "no route to the network", NETWORK, |_| {
-        let (service, address) = (MockService::start(Script::service()), unused_address());
+        let (service, address) = (server(port()), unused_address());
         let url = format!("http://{address}:{}", service.address().port());
         let add = ["address", "replace", &format!("{address}/32"), "dev", "lo"].map(str::to_owned);
         let scene = Scene::at(url).lifts(move |_| drop(run(Command::new("ip").args(&add))));
         served_later(scene, service, address.into())
     })
     .on_a_new_connection()
+}
+
+/// Connections that are kept at once, where they are many.
+pub const KEPT: usize = 8;
+const CUT: Gets = Gets::TimesOut("first_byte");
+
+/// Nobody is told, and the service itself is well: one fetch pays, and no other.
+fn kept_are_cut(name: &str, gets: Gets) -> Fault {
+    Fault::new(KIND, name, gets, |_| {
+        // So late that all are under way at once.
+        let slow = Script::answers([Answer::service().delayed(100)]);
+        let service = Rc::new(MockService::start(slow));
+        let (port, cut) = (service.address().port(), Rc::new(Cut::default()));
+        let cutting = Rc::clone(&cut);
+        Scene::at(service.url())
+            .fails(move |_| {
+                service.set_script(Script::service());
+                cutting.cut(port);
+            })
+            .keeping(cut)
+    })
+    .settings(json!({"connection_pool_max_size": KEPT}))
+    .kept(KEPT)
+}
+
+/// Connections of which no packet arrives any more, as long as this is there.
+#[derive(Default)]
+struct Cut(RefCell<Vec<String>>);
+
+impl Cut {
+    fn cut(&self, to: u16) {
+        for from in connected_to(to) {
+            let element = format!("{from} . {to}");
+            packets("add", "cut", &element);
+            self.0.borrow_mut().push(element);
+        }
+    }
+}
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        self.0.borrow().iter().for_each(|element| packets("delete", "cut", element));
+    }
 }
 
 fn cut_within_the_body() -> Fault {

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{answers, send, steps};
 use crate::fault::{Fault, Gets, http, scripted};
+use crate::support::stall::gzip;
 
 const KIND: &str = "Status";
 
@@ -97,6 +98,33 @@ fn odd() -> Vec<Fault> {
             "503 with a body without end",
             http(503),
             [send("HTTP/1.1 503 No\r\n\r\n"), Step::repeat("x".repeat(1000), u64::MAX)],
+        ),
+        steps(
+            KIND,
+            "503 with trailers without end",
+            http(503),
+            [
+                send("HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"),
+                Step::repeat("X: y\r\n".repeat(1000), u64::MAX),
+            ],
+        ),
+        steps(
+            KIND,
+            "503 with chunks of one byte without end",
+            http(503),
+            [
+                send("HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n"),
+                Step::repeat("1\r\nx\r\n".repeat(1000), u64::MAX),
+            ],
+        ),
+        steps(
+            KIND,
+            "503 with gzip without end",
+            http(503),
+            [
+                send("HTTP/1.1 503 No\r\nContent-Encoding: gzip\r\n\r\n"),
+                Step::repeat(gzip(b"").repeat(100), u64::MAX),
+            ],
         ),
         steps(
             KIND,

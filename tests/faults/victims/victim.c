@@ -20,6 +20,32 @@ static void expect_alarms(bool restart) {
 
 static exp_client *client;
 
+/* One of several fetches at once: what it came to. */
+static void *fetch_user(void *act) { return fetch_by(BLOCKING, client, act); }
+
+/* Fetches for all of these users at once; how many came to variants. */
+static cJSON *fetch_at_once(const cJSON *users) {
+    enum { MOST = 16 };
+    pthread_t threads[MOST];
+    cJSON *acts[MOST], *came = cJSON_CreateObject();
+    int count = cJSON_GetArraySize(users), well = 0;
+    if (count > MOST)
+        give_up("too many at once", "users");
+    for (int i = 0; i < count; i++) {
+        acts[i] = cJSON_CreateObject();
+        cJSON_AddItemToObject(acts[i], "user", cJSON_Duplicate(cJSON_GetArrayItem(users, i), true));
+        pthread_create(&threads[i], NULL, fetch_user, acts[i]);
+    }
+    for (int i = 0; i < count; i++) {
+        void *one;
+        pthread_join(threads[i], &one);
+        well += get(one, "variants") != NULL;
+        cJSON_Delete(one), cJSON_Delete(acts[i]);
+    }
+    cJSON_AddNumberToObject(came, "well", well);
+    return came;
+}
+
 static cJSON *obey(way way, const cJSON *order) {
     const cJSON *settings = get(order, "client");
     cJSON *came = NULL;
@@ -27,6 +53,8 @@ static cJSON *obey(way way, const cJSON *order) {
         client = make_client(settings, NULL, NULL, &came);
     else if (get(order, "user"))
         came = fetch_by(way, client, order);
+    else if (get(order, "users"))
+        came = fetch_at_once(get(order, "users"));
     else if (get(order, "close"))
         exp_client_close(client, 10000), exp_free(client);
     else

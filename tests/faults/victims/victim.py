@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Optional
 
 from libexperiment import FetchError, RemoteEvaluationClient, RemoteEvaluationConfig, User
@@ -38,6 +39,11 @@ def fetch(fields: "dict[str, Any]") -> "dict[str, Any]":
     return came | {"millis": took * 1000}
 
 
+def fetch_at_once(users: "list[dict[str, Any]]") -> "dict[str, Any]":
+    with ThreadPoolExecutor(len(users)) as threads:
+        return {"well": sum("error" not in came for came in threads.map(fetch, users))}
+
+
 def expect_alarms(how: str) -> None:
     signal.signal(signal.SIGALRM, lambda number, frame: None)
     signal.siginterrupt(signal.SIGALRM, how != "restart")
@@ -46,10 +52,12 @@ def expect_alarms(how: str) -> None:
 def obey(order: "dict[str, Any]") -> "dict[str, Any]":
     global client
     if "client" in order:
-        config = RemoteEvaluationConfig(use_environment_proxy=False, **order["client"])
+        config = RemoteEvaluationConfig(**{"use_environment_proxy": False, **order["client"]})
         client = RemoteEvaluationClient("key", config)
     elif "user" in order:
         return fetch(order["user"])
+    elif "users" in order:
+        return fetch_at_once(order["users"])
     elif "close" in order:
         assert client
         client.close()

@@ -14,6 +14,7 @@ class Victim
     case order
     in { client: settings } then make_client(settings)
     in { user: fields } then return fetch(fields)
+    in { users: } then return fetch_at_once(users)
     in { close: _ } then @client.close
     end
     {}
@@ -24,6 +25,11 @@ class Victim
   def make_client(settings)
     config = RemoteEvaluationConfig.new(use_environment_proxy: false, logger: Logger.new(nil), **settings)
     @client = RemoteEvaluationClient.new('key', config)
+  end
+
+  def fetch_at_once(users)
+    came = users.map { |fields| Thread.new { fetch(fields) } }.map(&:value)
+    { well: came.count { |one| !one.key?(:error) } }
   end
 
   def now_millis = Process.clock_gettime(Process::CLOCK_MONOTONIC, :float_millisecond)

@@ -17,6 +17,7 @@ import (
 type order struct {
 	Client *settings
 	User   *experiment.User
+	Users  []*experiment.User
 	Close  bool
 }
 
@@ -33,6 +34,7 @@ type settings struct {
 	MaxResponseBytes int64         `json:"max_response_bytes"`
 	CAFile           string        `json:"ca_file"`
 	ProxyURL         string        `json:"proxy_url"`
+	EnvironmentProxy bool          `json:"use_environment_proxy"`
 }
 
 type answer struct {
@@ -42,6 +44,7 @@ type answer struct {
 	Message    string                        `json:"message"`
 	Millis     float64                       `json:"millis"`
 	Variants   map[string]experiment.Variant `json:"variants,omitempty"` // the one that echoes the user
+	Well       int                           `json:"well"`               // of several at once, those with variants
 }
 
 var client *experiment.Client
@@ -49,7 +52,8 @@ var client *experiment.Client
 func (s *settings) open() (err error) {
 	config := &experiment.Config{
 		ServerUrl: s.ServerURL, FetchTimeout: s.FetchTimeout * time.Millisecond, MaxResponseBytes: s.MaxResponseBytes,
-		ConnectionPoolMaxSize: s.PoolMaxSize, CAFile: s.CAFile, ProxyURL: s.ProxyURL, IgnoreEnvironmentProxy: true,
+		ConnectionPoolMaxSize: s.PoolMaxSize, CAFile: s.CAFile, ProxyURL: s.ProxyURL,
+		IgnoreEnvironmentProxy: !s.EnvironmentProxy,
 		RetryBackoff: &experiment.RetryBackoff{
 			FetchRetries: s.FetchRetries, FetchRetryTimeout: s.RetryTimeout * time.Millisecond,
 			FetchRetryBackoffMin: s.RetryBackoffMin * time.Millisecond,
@@ -81,6 +85,19 @@ func fetch(user *experiment.User) (came answer) {
 	return came
 }
 
+func fetchAtOnce(users []*experiment.User) (came answer) {
+	all := make(chan answer)
+	for _, user := range users {
+		go func() { all <- fetch(user) }()
+	}
+	for range users {
+		if one := <-all; one.Error == "" {
+			came.Well++
+		}
+	}
+	return came
+}
+
 func obey(o order) (came answer) {
 	switch {
 	case o.Client != nil:
@@ -89,6 +106,8 @@ func obey(o order) (came answer) {
 		}
 	case o.User != nil:
 		return fetch(o.User)
+	case o.Users != nil:
+		return fetchAtOnce(o.Users)
 	case o.Close:
 		client.Close()
 	}
