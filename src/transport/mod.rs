@@ -17,6 +17,7 @@ mod resolver;
 mod response;
 mod socket;
 mod stream;
+mod tickets;
 mod tls;
 mod wire;
 
