@@ -2,8 +2,12 @@
 
 import asyncio
 import gzip
+import pathlib
 import socket
+import ssl
 import struct
+import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,8 +26,18 @@ IN_ONE_CHUNK = CHUNKED + b"%x\r\n%s\r\n" % (len(BODY), BODY)
 EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </>\r\n\r\n"
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n"
 ELSEWHERE = b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n"
+UNWANTED = b"HTTP/1.1 503 Service Unavailable\r\nTransfer-Encoding: chunked\r\n\r\n"
+# What is small on the wire and much to decode, and to make objects of.
+NUMBERS = b'{"f":{"key":"on","payload":[%s1]}}' % (b"1," * 1_000_000)
+VARIANTS = b"{%s}" % b",".join(b'"f%d":{"key":"on","value":"on"}' % i for i in range(50_000))
 # The record that a TLS server answers with, as long as one may be.
 TLS_RECORD = b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc\x03\x03"
+
+
+def packed(body):
+    """Steps: an answer with that body, packed."""
+    body = gzip.compress(body)
+    return once(b"%sContent-Length: %d\r\n\r\n%s" % (PACKED[:-2], len(body), body))
 
 
 def once(data=b"", after=0.0):
@@ -59,6 +73,8 @@ class Kind:
     then: str = "hold"
     # The client speaks TLS, and the server none.
     secure: bool = False
+    # A TLS server whose certificate nobody trusts, beside so many of its issuer's name.
+    issuers: int = 0
     # Nobody accepts connections.
     backlog: bool = False
     # A connection answers once; the next request on it ends it, and is held where it is repeated.
@@ -95,7 +111,33 @@ KINDS = [
     Kind("gzip of nothing, for ever", endless(gzip.compress(b""), PACKED)),
     Kind("503 with Retry-After", once(BUSY), then="next", holds=False),
     Kind("reset after the first byte", once(GOOD[:1]), then="reset", holds=False),
+    Kind("503, then chunks for ever", endless(b"1\r\n \r\n" * 2000, UNWANTED), holds=False),
+    Kind("answer, then noise for ever", endless(b"x" * 0x4000, GOOD), holds=False),
+    Kind("a value of a million numbers", packed(NUMBERS), then="next", holds=False),
+    Kind("50 000 variants", packed(VARIANTS), then="next", holds=False),
+    Kind("TLS: 60 issuers of one name", issuers=60, holds=False),
 ]
+
+
+def untrusted(issuers):
+    """Speaks TLS with a certificate that is signed by one of so many, all of one name."""
+    with tempfile.TemporaryDirectory() as folder:
+        chain = pathlib.Path(folder, "chain.pem")
+
+        def certificate(name, *options):
+            file = pathlib.Path(folder, name)
+            key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+            words = ["openssl", "req", "-x509", *key, "-keyout", f"{file}.key", "-out", file]
+            subprocess.run([*words, *options], check=True, capture_output=True)
+            return file.read_bytes()
+
+        others = [certificate(f"{i}", "-subj", "/CN=issuer") for i in range(issuers)]
+        by_the_last = ["-CA", f"{folder}/{issuers - 1}", "-CAkey", f"{folder}/{issuers - 1}.key"]
+        name = ["-subj", "/CN=service", "-addext", "subjectAltName=IP:127.0.0.1"]
+        chain.write_bytes(b"".join([certificate("service", *name, *by_the_last), *others]))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(chain, f"{folder}/service.key")
+        return context
 
 
 class Stalling:
@@ -113,8 +155,14 @@ class Stalling:
     async def __aenter__(self):
         self.socket = socket.socket()
         self.socket.bind(("127.0.0.1", 0))
-        self.server = await asyncio.start_server(self.serve, sock=self.socket, backlog=1024)
-        scheme = "https" if self.kind.secure else "http"
+        context = None
+        if self.kind.issuers:
+            context = untrusted(self.kind.issuers)
+            context.sni_callback = self.greeted
+        self.server = await asyncio.start_server(
+            self.serve, sock=self.socket, backlog=1024, ssl=context
+        )
+        scheme = "https" if self.kind.secure or context else "http"
         self.url = f"{scheme}://127.0.0.1:{self.socket.getsockname()[1]}"
         return self
 
@@ -122,6 +170,9 @@ class Stalling:
         self.server.close()
         for one in self.filling:
             one.close()
+
+    def greeted(self, *_):
+        self.played += self.bad
 
     def turn_bad(self):
         self.bad = True
