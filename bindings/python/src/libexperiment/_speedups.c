@@ -88,10 +88,10 @@ static int set(PyObject *made, PyObject *name, PyObject *given) {
 
 /* [(payload, metadata)], as JSON. */
 static PyObject *new_parts(const maker *maker, const exp_variant *variant) {
-    PyObject *json = Py_BuildValue(
-        "(z#z#)", exp_variant_payload_json(variant),
-        (Py_ssize_t)exp_variant_payload_json_length(variant), exp_variant_metadata_json(variant),
-        (Py_ssize_t)exp_variant_metadata_json_length(variant));
+    PyObject *json = Py_BuildValue("(z#z#)", exp_variant_payload_json(variant),
+                                   (Py_ssize_t)exp_variant_payload_json_length(variant),
+                                   exp_variant_metadata_json(variant),
+                                   (Py_ssize_t)exp_variant_metadata_json_length(variant));
     PyObject *parts = json ? PyList_New(1) : NULL;
     if (!parts) {
         Py_XDECREF(json);
@@ -109,7 +109,7 @@ static PyObject *new_parts(const maker *maker, const exp_variant *variant) {
  *
  * Of many, none is tracked by the garbage collector, as variant.py says. */
 static PyObject *new_variant(const maker *maker, const exp_variant *variant) {
-    PyObject *made = maker->new(maker->type, maker->no_arguments, NULL);
+    PyObject *made = maker->new (maker->type, maker->no_arguments, NULL);
     if (!made) {
         return NULL;
     }
