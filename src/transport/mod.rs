@@ -17,7 +17,6 @@ mod resolver;
 mod response;
 mod socket;
 mod stream;
-mod tickets;
 mod tls;
 mod wire;
 

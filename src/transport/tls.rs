@@ -6,7 +6,6 @@ use std::fs;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use once_cell::race::OnceBox;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{
@@ -23,11 +22,9 @@ use rustls::sign::SigningKey;
 use rustls::time_provider::TimeProvider;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    SupportedCipherSuite,
 };
 
 use super::exchange_state::{Bounds, Ended};
-use super::tickets;
 use crate::clock;
 use crate::error::Error;
 use crate::logger::{Level, Logger};
@@ -120,10 +117,7 @@ fn config(ca_file: Option<&str>, logger: &Logger) -> Result<Arc<ClientConfig>, E
 
 /// All of ring but what signs, which only a client with a certificate of its own would need: 65 kB.
 fn provider() -> CryptoProvider {
-    static SUITES: OnceBox<Vec<SupportedCipherSuite>> = OnceBox::new();
-    let ring = ring::default_provider();
-    let suites = SUITES.get_or_init(|| Box::new(tickets::limited(&ring.cipher_suites)));
-    CryptoProvider { key_provider: &NoKeys, cipher_suites: suites.clone(), ..ring }
+    CryptoProvider { key_provider: &NoKeys, ..ring::default_provider() }
 }
 
 #[derive(Debug)]
@@ -227,10 +221,6 @@ struct Verifier {
 /// some more than it needs.
 const MAX_INTERMEDIATES: usize = 16;
 
-/// More would not go into the 64 KiB that rustls takes, were they certificates: with a key and a
-/// signature of Ed25519 alone one has some 200 bytes. They are copied for each session ticket.
-const MAX_SENT: usize = 350;
-
 /// Certificates of one name, which are tried one after the other: cross-signed ones. More of them
 /// would multiply at each step of the search (RUSTSEC-2023-0053).
 const MAX_OF_ONE_NAME: usize = 2;
@@ -244,9 +234,6 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if intermediates.len() > MAX_SENT {
-            return Err(CertificateError::BadEncoding.into());
-        }
         let certificate = ParsedCertificate::try_from(end_entity)?;
         let bounded: Vec<_> = self.algorithms.all.iter().map(|inner| Bounded(*inner)).collect();
         let algorithms: Vec<&dyn SignatureVerificationAlgorithm> =
