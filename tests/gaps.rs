@@ -115,6 +115,9 @@ fn main() -> ExitCode {
     encrypted(&mut tests);
     let Tests { gaps, passed, failed, .. } = tests;
     print!("{gaps}");
+    if std::env::var_os("GAPS_TOTALS").is_some() {
+        experiment::gaps::totals().for_each(|(what, bytes)| println!("in all {bytes} {what}"));
+    }
     println!("{passed} passed, {failed} failed");
     if failed == 0 && passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

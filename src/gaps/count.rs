@@ -7,6 +7,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::panic::Location;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
@@ -137,8 +138,17 @@ pub fn look() {
     });
 }
 
+/// Of each kind of work all bytes, whichever fetch they were for.
+static TOTALS: [AtomicU64; WORKS.len()] = [const { AtomicU64::new(0) }; WORKS.len()];
+
+/// All that was counted, to hold instructions against.
+pub fn totals() -> impl Iterator<Item = (&'static str, u64)> {
+    WORKS.iter().zip(&TOTALS).map(|((_, what), total)| (*what, total.load(Ordering::Relaxed)))
+}
+
 /// So many bytes were worked on.
 pub fn did(work: Work, bytes: usize) {
+    TOTALS[work as usize].fetch_add(bytes as u64, Ordering::Relaxed);
     INSIDE.with_borrow_mut(|inside| {
         if let Some(fetch) = inside {
             fetch.done[work as usize] += bytes as u64;
