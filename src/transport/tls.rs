@@ -77,13 +77,15 @@ impl KeyProvider for NoKeys {
     }
 }
 
-/// Before 1970 there is no time that certificates could be held against: a failure, not a panic.
+/// Before 1970 there is no time that certificates could be held against: a failure, not a panic. So
+/// it is where the bounds are reached: each ticket of a session asks for the time, and a record holds
+/// hundreds of them.
 #[derive(Debug)]
 struct WallClock;
 
 impl TimeProvider for WallClock {
     fn current_time(&self) -> Option<UnixTime> {
-        unix_time(SystemTime::now())
+        if is_over() { None } else { unix_time(SystemTime::now()) }
     }
 }
 
@@ -212,16 +214,25 @@ fn worth_searching<'a>(intermediates: &'a [CertificateDer<'a>]) -> Vec<Certifica
 }
 
 thread_local! {
-    /// The bounds of the handshake that this thread is in.
+    /// The bounds of the exchange whose records this thread works on.
     static BOUNDS: RefCell<Option<Bounds>> = const { RefCell::new(None) };
 }
 
-/// Runs a step of a handshake: no signature in it is verified once `bounds` are reached.
+/// Works on records: no signature is verified and no ticket taken once `bounds` are reached.
 pub fn within<R>(bounds: &Bounds, step: impl FnOnce() -> R) -> R {
     let outer = BOUNDS.replace(Some(bounds.clone()));
     let result = step();
     BOUNDS.replace(outer);
     result
+}
+
+/// Whether the bounds are reached. They are away meanwhile: the hook may fetch, too.
+#[cfg_attr(feature = "count-gaps", track_caller)]
+fn is_over() -> bool {
+    let Some(mut bounds) = BOUNDS.take() else { return false };
+    let ended = bounds.reached(Phase::Tls, clock::now(), false);
+    BOUNDS.set(Some(bounds));
+    ended.is_some()
 }
 
 /// An algorithm that looks at the clock before it begins.
@@ -235,13 +246,8 @@ impl SignatureVerificationAlgorithm for Bounded {
         message: &[u8],
         signature: &[u8],
     ) -> Result<(), InvalidSignature> {
-        let is_over = BOUNDS.with_borrow_mut(|bounds| {
-            bounds
-                .as_mut()
-                .is_some_and(|bounds| bounds.reached(Phase::Tls, clock::now(), false).is_some())
-        });
         // Whoever asked for the step finds out by itself that its time is over.
-        if is_over {
+        if is_over() {
             Err(InvalidSignature)
         } else {
             self.0.verify_signature(public_key, message, signature)
