@@ -127,7 +127,7 @@ bench-crowd: build ## a thousand callers on one pool, ten thousand asynchronous 
 bench-calls: build ## what a fetch and a lookup cost in each language, beside the call in C
 	@benches/calls/run
 
-bench-accuracy: build ## how late a timeout is in 32 kinds of stall, with every SDK and ours; ten minutes
+bench-accuracy: build ## how late a timeout is in 33 kinds of stall, with every SDK and ours; ten minutes
 	@benches/accuracy/run
 
 # Each kind once, with the client in C.

@@ -5,7 +5,7 @@
 mod count;
 
 #[cfg(feature = "count-gaps")]
-pub use self::count::{Gap, did, fetch, look, outside, worst};
+pub use self::count::{Gap, did, fetch, look, outside, totals, worst};
 
 /// What bytes are worked on for.
 #[derive(Clone, Copy, Debug)]

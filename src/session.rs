@@ -232,6 +232,7 @@ impl Session {
     /// Closes the client: new fetches are refused, waiting ones end as `Closed`, and those that
     /// run are waited for. What still runs after `limit` is cut off, and that is a timeout.
     pub fn close(&self, limit: Limit) -> Result<(), Error> {
+        let _inside = gaps::fetch();
         self.begin_close();
         if self.runs_here() {
             return Err(Error::new(Status::Timeout, "a fetch cannot wait for its own end"));

@@ -1,16 +1,18 @@
-"""The ways in which a service can keep its callers, and the server that plays them."""
+"""The ways in which a service can keep its callers, or give them much to do, and the server that plays
+them."""
 
 import asyncio
+import functools
 import gzip
 import pathlib
 import socket
 import ssl
 import struct
-import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import programs
 from upstream import BODY, GOOD, Upstream
 
 TIMEOUT_SECONDS = 0.2
@@ -26,23 +28,23 @@ IN_ONE_CHUNK = CHUNKED + b"%x\r\n%s\r\n" % (len(BODY), BODY)
 EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </>\r\n\r\n"
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n"
 ELSEWHERE = b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n"
-UNWANTED = b"HTTP/1.1 503 Service Unavailable\r\nTransfer-Encoding: chunked\r\n\r\n"
-# What is small on the wire and much to decode, and to make objects of.
-NUMBERS = b'{"f":{"key":"on","payload":[%s1]}}' % (b"1," * 1_000_000)
-VARIANTS = b"{%s}" % b",".join(b'"f%d":{"key":"on","value":"on"}' % i for i in range(50_000))
+UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\n"
+NO_MORE_CHUNKS = UNAVAILABLE + b"Transfer-Encoding: chunked\r\n\r\n0\r\n"
+ESCAPES = b'{"flag":{"key":"%s"}}' % (b"\\u00e9" * 50_000)
+VARIANTS = b"{%s}" % b",".join(b'"flag-%d":{"key":"on","value":"on"}' % i for i in range(2_000))
 # The record that a TLS server answers with, as long as one may be.
 TLS_RECORD = b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc\x03\x03"
-
-
-def packed(body):
-    """Steps: an answer with that body, packed."""
-    body = gzip.compress(body)
-    return once(b"%sContent-Length: %d\r\n\r\n%s" % (PACKED[:-2], len(body), body))
 
 
 def once(data=b"", after=0.0):
     """Steps: what is sent, each after so many seconds."""
     return lambda: [(after, data)]
+
+
+def at_the_last_moment(body):
+    """Steps: all but the last byte, and that so late that hardly any time is left to read it."""
+    head = OK + b"Content-Length: %d\r\n\r\n" % len(body)
+    return lambda: [(0, head + body[:-1]), (0.8 * TIMEOUT_SECONDS, body[-1:])]
 
 
 def drip(data, before=b""):
@@ -73,12 +75,14 @@ class Kind:
     then: str = "hold"
     # The client speaks TLS, and the server none.
     secure: bool = False
-    # A TLS server whose certificate nobody trusts, beside so many of its issuer's name.
-    issuers: int = 0
     # Nobody accepts connections.
     backlog: bool = False
     # A connection answers once; the next request on it ends it, and is held where it is repeated.
     kept: bool = False
+    # So long after an answer the steps follow it over the same connection, which then is unused.
+    idle: float = 0
+    # A TLS server shows so many certificates of one name, none of which leads to another.
+    certificates: int = 0
     # Every caller is to be kept until its timeout.
     holds: bool = True
 
@@ -109,35 +113,35 @@ KINDS = [
     Kind("trailers do not end", endless(b"X-More: more\r\n", IN_ONE_CHUNK + b"0\r\n")),
     Kind("gzip drips", drip(gzip.compress(BODY), PACKED)),
     Kind("gzip of nothing, for ever", endless(gzip.compress(b""), PACKED)),
+    Kind("503, body does not end", endless(b"x" * 0x4000, UNAVAILABLE + b"\r\n", 0), holds=False),
+    Kind("503, trailers do not end", endless(b"X: x\r\n" * 2000, NO_MORE_CHUNKS, 0), holds=False),
+    Kind("unused connection floods", endless(b"x" * 0x4000, every=0), idle=0.002, holds=False),
+    Kind("TLS: 150 certificates of one name", certificates=150, holds=False),
+    Kind("one text of escapes, late", at_the_last_moment(ESCAPES), then="next", holds=False),
+    Kind("2 000 variants, late", at_the_last_moment(VARIANTS), then="next", holds=False),
     Kind("503 with Retry-After", once(BUSY), then="next", holds=False),
     Kind("reset after the first byte", once(GOOD[:1]), then="reset", holds=False),
-    Kind("503, then chunks for ever", endless(b"1\r\n \r\n" * 2000, UNWANTED), holds=False),
-    Kind("answer, then noise for ever", endless(b"x" * 0x4000, GOOD), holds=False),
-    Kind("a value of a million numbers", packed(NUMBERS), then="next", holds=False),
-    Kind("50 000 variants", packed(VARIANTS), then="next", holds=False),
-    Kind("TLS: 60 issuers of one name", issuers=60, holds=False),
 ]
 
 
-def untrusted(issuers):
-    """Speaks TLS with a certificate that is signed by one of so many, all of one name."""
-    with tempfile.TemporaryDirectory() as folder:
-        chain = pathlib.Path(folder, "chain.pem")
-
-        def certificate(name, *options):
-            file = pathlib.Path(folder, name)
-            key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-            words = ["openssl", "req", "-x509", *key, "-keyout", f"{file}.key", "-out", file]
-            subprocess.run([*words, *options], check=True, capture_output=True)
-            return file.read_bytes()
-
-        others = [certificate(f"{i}", "-subj", "/CN=issuer") for i in range(issuers)]
-        by_the_last = ["-CA", f"{folder}/{issuers - 1}", "-CAkey", f"{folder}/{issuers - 1}.key"]
-        name = ["-subj", "/CN=service", "-addext", "subjectAltName=IP:127.0.0.1"]
-        chain.write_bytes(b"".join([certificate("service", *name, *by_the_last), *others]))
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(chain, f"{folder}/service.key")
-        return context
+@functools.cache
+def showing(count):
+    """What a server shows: a certificate, and so many that may have issued it, by their name."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        key, issuer, own_key = folder / "key.pem", folder / "issuer.pem", folder / "own-key.pem"
+        new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+               "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+               "-subj", "/CN=one name"]  # fmt: skip
+        programs.capture(*new, "-keyout", key, "-out", issuer)
+        certificates = [folder / f"{number}.pem" for number in range(1 + count)]
+        for one in reversed(certificates):
+            programs.capture(*new, "-CA", issuer, "-CAkey", key, "-keyout", own_key, "-out", one)
+        shown = folder / "shown.pem"
+        shown.write_text("".join(one.read_text() for one in certificates))
+        context.load_cert_chain(shown, own_key)
+    return context
 
 
 class Stalling:
@@ -151,27 +155,34 @@ class Stalling:
         # How many requests, or connections of TLS, were answered as the kind says.
         self.played = 0
         self.filling = []
+        self.serving = set()
 
     async def __aenter__(self):
         self.socket = socket.socket()
         self.socket.bind(("127.0.0.1", 0))
-        context = None
-        if self.kind.issuers:
-            context = untrusted(self.kind.issuers)
-            context.sni_callback = self.greeted
         self.server = await asyncio.start_server(
-            self.serve, sock=self.socket, backlog=1024, ssl=context
+            self.serve, sock=self.socket, backlog=1024, ssl=self.tls()
         )
-        scheme = "https" if self.kind.secure or context else "http"
+        scheme = "https" if self.kind.secure or self.kind.certificates else "http"
         self.url = f"{scheme}://127.0.0.1:{self.socket.getsockname()[1]}"
         return self
 
     async def __aexit__(self, *_):
         self.server.close()
+        if self.serving:
+            await asyncio.wait(self.serving, timeout=TIMEOUT_SECONDS + CUT_SECONDS)
         for one in self.filling:
             one.close()
 
+    def tls(self):
+        if not self.kind.certificates:
+            return None
+        context = showing(self.kind.certificates)
+        context.sni_callback = self.greeted
+        return context
+
     def greeted(self, *_):
+        """A handshake has begun; whoever looks at the certificates ends it."""
         self.played += self.bad
 
     def turn_bad(self):
@@ -191,6 +202,7 @@ class Stalling:
 
     async def serve(self, reader, writer):
         answered = 0
+        self.serving.add(asyncio.current_task())
         try:
             while await self.exchange(reader, writer, answered):
                 answered += 1
@@ -198,6 +210,7 @@ class Stalling:
             pass  # the caller has left
         finally:
             writer.transport.abort()
+            self.serving.discard(asyncio.current_task())
 
     async def exchange(self, reader, writer, answered):
         """Plays what is due, and says whether another request may come."""
@@ -207,6 +220,10 @@ class Stalling:
         if self.bad and self.kind.kept and answered:
             self.lost += 1
             return False
+        if self.bad and self.kind.idle:
+            writer.write(GOOD)
+            await asyncio.sleep(self.kind.idle)
+            return await self.play(reader, writer)
         if self.bad and (not self.kind.kept or self.lost):
             self.lost -= self.kind.kept
             return await self.play(reader, writer)

@@ -24,7 +24,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
-use super::exchange_state::{Bounds, Ended};
+use super::exchange_state::{Bounds, Ended, ExchangeState};
 use crate::clock;
 use crate::error::Error;
 use crate::logger::{Level, Logger};
@@ -132,13 +132,15 @@ impl KeyProvider for NoKeys {
     }
 }
 
-/// Before 1970 there is no time that certificates could be held against: a failure, not a panic.
+/// Before 1970 there is no time that certificates could be held against: a failure, not a panic. So
+/// it is where the bounds are reached: each ticket of a session asks for the time, and a record holds
+/// hundreds of them.
 #[derive(Debug)]
 struct WallClock;
 
 impl TimeProvider for WallClock {
     fn current_time(&self) -> Option<UnixTime> {
-        unix_time(SystemTime::now())
+        if is_over() { None } else { unix_time(SystemTime::now()) }
     }
 }
 
@@ -310,23 +312,26 @@ fn worth_searching<'a>(intermediates: &'a [CertificateDer<'a>]) -> Vec<Certifica
 }
 
 thread_local! {
-    /// The bounds of the handshake that this thread is in, and why it is to stop, if that was found.
-    static BOUNDS: RefCell<Option<(Bounds, Option<Ended>)>> = const { RefCell::new(None) };
+    /// The bounds of the exchange whose records this thread works on, its phase, and why it is to stop,
+    /// if that was found.
+    static BOUNDS: RefCell<Option<(Bounds, Phase, Option<Ended>)>> = const { RefCell::new(None) };
 }
 
-/// Runs a step of a handshake: no signature in it is verified once `bounds` are reached. Says so.
-pub fn within<R>(bounds: &Bounds, step: impl FnOnce() -> R) -> (R, Option<Ended>) {
-    let outer = BOUNDS.replace(Some((bounds.clone(), None)));
+/// Works on records: no signature is verified and no ticket taken once the bounds of `state` are reached,
+/// which then has ended.
+pub fn within<R>(state: &mut ExchangeState, step: impl FnOnce() -> R) -> R {
+    let outer = BOUNDS.replace(Some((state.bounds().clone(), state.phase(), None)));
     let result = step();
-    let ended = BOUNDS.replace(outer).and_then(|(_, ended)| ended);
-    (result, ended)
+    state.end(BOUNDS.replace(outer).and_then(|(_, _, ended)| ended));
+    result
 }
 
+#[cfg_attr(feature = "count-gaps", track_caller)]
 fn is_over() -> bool {
     // Out of its place meanwhile: the host's hook may make a fetch of its own, with a handshake.
-    let Some((mut bounds, ended)) = BOUNDS.take() else { return false };
-    let ended = ended.or_else(|| bounds.reached(Phase::Tls, clock::now(), false));
-    BOUNDS.set(Some((bounds, ended)));
+    let Some((mut bounds, phase, ended)) = BOUNDS.take() else { return false };
+    let ended = ended.or_else(|| bounds.reached(phase, clock::now(), false));
+    BOUNDS.set(Some((bounds, phase, ended)));
     ended.is_some()
 }
 
@@ -363,7 +368,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
-    use super::super::exchange_state::{ExchangeState, Shared};
+    use super::super::exchange_state::Shared;
     use super::*;
     use crate::cancel::{HOOK_INTERVAL, Stop};
     use crate::deadline::Deadline;
@@ -375,8 +380,8 @@ mod tests {
         let (asked, shared) = (Arc::new(AtomicUsize::new(0)), Shared::new(Descriptors::new(0)));
         let (count, other) = (Arc::clone(&asked), shared.clone());
         let hook = move || {
-            let state = ExchangeState::new(&other, clock::now()).unwrap();
-            assert_eq!(within(state.bounds(), is_over), (false, None));
+            let mut state = ExchangeState::new(&other, clock::now()).unwrap();
+            assert!(!within(&mut state, is_over));
             count.fetch_add(1, Ordering::SeqCst) == 0
         };
         let mut state = ExchangeState::new(&shared, clock::now()).unwrap();
@@ -384,10 +389,8 @@ mod tests {
         assert!(state.begin(Deadline::NEVER, stop, clock::now()).is_none());
         state.check().unwrap(); // its first turn comes after an interval
         std::thread::sleep(HOOK_INTERVAL);
-        let (over, ended) = within(state.bounds(), || [is_over(), is_over()]);
-        assert_eq!((over, ended), ([true, true], Some(Ended::Canceled)));
+        assert_eq!(within(&mut state, || [is_over(), is_over()]), [true, true]);
         assert_eq!(asked.load(Ordering::SeqCst), 1);
-        state.end(ended);
         state.check().unwrap_err();
         assert_eq!(state.ended(), Some(Ended::Canceled));
     }

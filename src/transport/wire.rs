@@ -10,8 +10,9 @@ use super::socket::Socket;
 use super::tls;
 use crate::gaps::{self, Work};
 
-/// How often records are taken in without data in them before the caller is asked again.
-const LOOKS: usize = 16;
+/// How often records are taken in without data in them before the caller is asked again. A server has a
+/// few tickets to give, all at once.
+const LOOKS: usize = 4;
 
 /// The most that is handed to the system before the caller is asked again: it takes megabytes at once.
 const WRITTEN_BYTES: usize = 256 << 10;
@@ -165,15 +166,7 @@ impl TlsWire {
     fn take_in(&mut self, state: &mut ExchangeState) -> io::Result<Option<IoState>> {
         let TlsWire { tls, below, records } = self;
         let amount = tls.read_tls(&mut Below { wire: below, records, state })?;
-        let worked = match self.tls.is_handshaking() {
-            true => {
-                let (worked, ended) =
-                    tls::within(state.bounds(), || self.tls.process_new_packets());
-                state.end(ended);
-                worked
-            }
-            false => self.tls.process_new_packets(),
-        };
+        let worked = tls::within(state, || self.tls.process_new_packets());
         if worked.is_err() || self.tls.wants_write() {
             // An alert says why; or an answer to what came. If it does not leave now, it does later.
             let sent = self.flush(state);
@@ -184,7 +177,7 @@ impl TlsWire {
                 })?;
             }
         }
-        state.check()?; // the search for an issuer may have ended for that
+        state.check()?; // that may be why it ended
         let io_state = worked.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok((amount > 0).then_some(io_state))
     }
