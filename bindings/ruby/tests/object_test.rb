@@ -38,7 +38,7 @@ class ObjectTest < ExperimentTest
   def resident_kib = File.read('/proc/self/status')[/VmRSS:\s+(\d+)/, 1].to_i
 
   def test_a_logger_gets_what_its_level_asks_for
-    { debug: 'DEBUG [Experiment] fetch: 1 variants', warn: 'WARN [Experiment] answers held 1 entries' }
+    { debug: 'DEBUG [Experiment] fetch: 1 variants', warn: 'WARN [Experiment] skipped 1 entries of responses' }
       .each do |level, line|
         log = StringIO.new
         format = ->(severity, _, _, message) { "#{severity} #{message}\n" }
