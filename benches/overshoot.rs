@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use experiment::config::Config;
 use experiment::model::User;
-use experiment::options::FetchOptions;
+use experiment::remote::options::FetchOptions;
 use mock_service::{Answer, BlackHole, MockService, Script};
 use support::net::{Dropping, Narrow};
 use support::proxy::{Conduct, Proxy};

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use once_cell::race::OnceBox;
 
 use crate::config::{self, Config};
-use crate::deadline::Limit;
-use crate::error::Error;
-pub use crate::fetch::Fetched;
-use crate::logger::Logger;
-use crate::metrics::{Gauges, Metrics};
+use crate::machine::logger::Logger;
 use crate::model::User;
-use crate::options::FetchOptions;
-use crate::pending::{Pending, Teller};
-use crate::session::Session;
+use crate::remote::options::FetchOptions;
+use crate::remote::pending::{Pending, Teller};
+use crate::remote::session::Session;
+use crate::rules::deadline::Limit;
+use crate::rules::error::Error;
+pub use crate::rules::fetch::Fetched;
+use crate::rules::metrics::{Gauges, Metrics};
 
 /// Fetches variants; any number of threads at once.
 ///

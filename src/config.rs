@@ -7,11 +7,11 @@ use std::time::Duration;
 use http::Uri;
 use http::uri::Authority;
 
-use crate::deadline::Limit;
-use crate::error::Error;
-use crate::logger::{Level, Logger, Sink};
-use crate::schedule::Schedule;
-use crate::sys::{self, Lookup};
+use crate::machine::logger::{Level, Logger, Sink};
+use crate::machine::sys::{self, Lookup};
+use crate::rules::deadline::Limit;
+use crate::rules::error::Error;
+use crate::rules::schedule::Schedule;
 
 /// Stands for "no limit" where a setting in milliseconds allows that.
 pub const NO_LIMIT: u64 = u64::MAX;
@@ -385,7 +385,7 @@ fn refused(name: &str, range: &str, value: impl std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Status;
+    use crate::rules::error::Status;
 
     /// Tries values at, below and above a setting's range on a fresh object each.
     fn check<T: Copy>(

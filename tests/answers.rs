@@ -5,9 +5,9 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use common::*;
-use experiment::error::{Error, Status};
-use experiment::logger::Level;
+use experiment::machine::logger::Level;
 use experiment::model::Variants;
+use experiment::rules::error::{Error, Status};
 use mock_service::{Answer, MockService, Script, Step};
 
 /// What a fetch makes of this answer; the next one must be clean.

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use experiment::client::{Client, Fetched};
-use experiment::completions::Completions;
 use experiment::config::NO_LIMIT;
-use experiment::deadline::{Deadline, Limit};
-use experiment::error::Status;
-use experiment::logger::Level;
-use experiment::options::FetchOptions;
-use experiment::pending::{Pending, Teller};
+use experiment::machine::completions::Completions;
+use experiment::machine::logger::Level;
+use experiment::remote::options::FetchOptions;
+use experiment::remote::pending::{Pending, Teller};
+use experiment::rules::deadline::{Deadline, Limit};
+use experiment::rules::error::Status;
 use mock_service::{Answer, MockService, Script};
 
 /// Starts a fetch, and what tells of its end.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use experiment::client::{Client, Fetched};
-use experiment::error::Status;
-use experiment::options::FetchOptions;
-use experiment::timings::Phase;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::error::Status;
+use experiment::rules::timings::Phase;
 use mock_service::{Answer, MockService, Script, Step};
 
 fn settings() -> Settings {

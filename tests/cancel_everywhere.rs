@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use experiment::cancel::{Cancel, HOOK_INTERVAL};
 use experiment::client::{Client, Fetched};
 use experiment::config::Config;
-use experiment::error::Status;
-use experiment::metrics::CloseReason;
+use experiment::machine::cancel::{Cancel, HOOK_INTERVAL};
 use experiment::model::User;
-use experiment::options::FetchOptions;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::error::Status;
+use experiment::rules::metrics::CloseReason;
 use mock_service::{Answer, MockService, Script, Step};
 use support::net::{Dropping, connecting_to};
 use support::stall;

@@ -9,9 +9,9 @@ mod common;
 use std::thread;
 
 use common::*;
-use experiment::deadline::Limit;
-use experiment::error::Status;
-use experiment::options::FetchOptions;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::deadline::Limit;
+use experiment::rules::error::Status;
 use mock_service::{Answer, Keep, MockService, Script, Step};
 
 /// Whatever a fetch finds here is nobody's.

@@ -8,10 +8,10 @@ use std::time::Duration;
 use common::*;
 use experiment::client::Client;
 use experiment::config::NO_LIMIT;
-use experiment::deadline::Limit;
-use experiment::error::Status;
-use experiment::metrics::CloseReason;
-use experiment::timings::Phase;
+use experiment::rules::deadline::Limit;
+use experiment::rules::error::Status;
+use experiment::rules::metrics::CloseReason;
+use experiment::rules::timings::Phase;
 use mock_service::{Answer, MockService, Script};
 
 #[track_caller]

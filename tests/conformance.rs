@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
 use cases::{Act, Case, Fetch, Object, Step};
-use experiment::cancel::Cancel;
 use experiment::client::{Client, Fetched};
-use experiment::completions::Completions;
-use experiment::deadline::{Deadline, Limit};
+use experiment::machine::cancel::Cancel;
+use experiment::machine::completions::Completions;
 use experiment::model::User;
-use experiment::options::FetchOptions;
-use experiment::pending::Teller;
+use experiment::remote::options::FetchOptions;
+use experiment::remote::pending::Teller;
+use experiment::rules::deadline::{Deadline, Limit};
 use mock_service::MockService;
 use serde_json::{Value, json};
 use words::{Log, is_as_expected, of_error};

@@ -10,9 +10,9 @@ use std::thread;
 use common::*;
 use experiment::client::Client;
 use experiment::config::NO_LIMIT;
-use experiment::error::Status;
-use experiment::metrics::CloseReason;
-use experiment::options::FetchOptions;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::error::Status;
+use experiment::rules::metrics::CloseReason;
 use mock_service::{Answer, Keep, MockService, Script, Step};
 
 fn opened(client: &Client) -> u64 {

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use experiment::client::Client;
 use experiment::config::Config;
-use experiment::deadline::Limit;
-use experiment::error::Status;
-use experiment::metrics::CloseReason;
 use experiment::model::User;
-use experiment::options::FetchOptions;
-use experiment::timings::Phase;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::deadline::Limit;
+use experiment::rules::error::Status;
+use experiment::rules::metrics::CloseReason;
+use experiment::rules::timings::Phase;
 use mock_service::{Answer, MockService, Script, Step};
 use support::net::{Dropping, connecting_to};
 use support::tls::{Authority, NAMES, TlsServer};

@@ -5,11 +5,11 @@ mod support;
 
 use std::time::Duration;
 
-use experiment::cancel::Cancel;
 use experiment::client::Client;
 use experiment::config::Config;
-use experiment::deadline::Limit;
-use experiment::options::FetchOptions;
+use experiment::machine::cancel::Cancel;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::deadline::Limit;
 use mock_service::{BlackHole, MockService, Script, Step};
 use support::net::open_descriptors;
 use support::proxy::{Conduct, Proxy};

@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use experiment::error::Status;
-use experiment::timings::Phase;
+use experiment::rules::error::Status;
+use experiment::rules::timings::Phase;
 use mock_service::{Answer, MockService, Script};
 
 const FINAL: [u16; 9] = [400, 401, 403, 404, 405, 408, 410, 422, 451];

@@ -6,9 +6,9 @@ use std::thread;
 
 use common::*;
 use experiment::client::Client;
-use experiment::deadline::Limit;
-use experiment::error::Status;
-use experiment::options::FetchOptions;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::deadline::Limit;
+use experiment::rules::error::Status;
 use mock_service::{Answer, MockService, Script};
 
 const THREADS: usize = 64;

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use experiment::cancel::Hook;
 use experiment::client::Client;
 use experiment::config::Config;
-use experiment::deadline::Limit;
-use experiment::error::Status;
+use experiment::machine::cancel::Hook;
 use experiment::model::User;
-use experiment::options::FetchOptions;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::deadline::Limit;
+use experiment::rules::error::Status;
 use mock_service::{Answer, MockService, Script, Step};
 
 /// Within this, what has to happen on an idle loopback has happened; beyond it, it never will.

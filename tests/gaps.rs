@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use experiment::client::Client;
 use experiment::config::Config;
-use experiment::deadline::Limit;
 use experiment::model::User;
-use experiment::options::FetchOptions;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::deadline::Limit;
 use mock_service::{Answer, MockService, Script, Step};
 use rustls::version::{TLS12, TLS13};
 use service::{Play, Service, Then};
@@ -116,7 +116,8 @@ fn main() -> ExitCode {
     let Tests { gaps, passed, failed, .. } = tests;
     print!("{gaps}");
     if std::env::var_os("GAPS_TOTALS").is_some() {
-        experiment::gaps::totals().for_each(|(what, bytes)| println!("in all {bytes} {what}"));
+        experiment::machine::gaps::totals()
+            .for_each(|(what, bytes)| println!("in all {bytes} {what}"));
     }
     println!("{passed} passed, {failed} failed");
     if failed == 0 && passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

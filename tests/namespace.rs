@@ -13,10 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use experiment::client::Client;
-use experiment::error::Status;
 use experiment::model::User;
-use experiment::options::FetchOptions;
-use experiment::timings::Phase;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::error::Status;
+use experiment::rules::timings::Phase;
 use mock_service::{MockService, Script};
 use support::{bounded, client, fetch, named_url, namespaces, on_time};
 

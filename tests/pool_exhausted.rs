@@ -7,9 +7,9 @@ use std::thread;
 use common::*;
 use experiment::client::{Client, Fetched};
 use experiment::config::NO_LIMIT;
-use experiment::error::Status;
-use experiment::options::FetchOptions;
-use experiment::timings::Phase;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::error::Status;
+use experiment::rules::timings::Phase;
 use mock_service::{Answer, MockService, Script};
 
 /// Runs `act` while every connection of the client waits for an answer that never comes.
@@ -214,7 +214,7 @@ fn the_deadline_clips_the_wait_for_a_connection_and_the_message_says_so() {
     thread::scope(|scope| {
         scope.spawn(|| fetch_with(&client, &held));
         until_requests(&service, 1);
-        let deadline = experiment::deadline::Limit::millis(80);
+        let deadline = experiment::rules::deadline::Limit::millis(80);
         let options = FetchOptions { deadline, ..FetchOptions::default() };
         let fetched = takes(millis(80), || fetch_with(&client, &options));
         cancel.fire();

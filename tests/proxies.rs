@@ -7,11 +7,11 @@ use std::process::Command;
 
 use experiment::client::Client;
 use experiment::config::Config;
-use experiment::error::{Error, Status};
-use experiment::logger::Level;
-use experiment::metrics::CloseReason;
+use experiment::machine::logger::Level;
 use experiment::model::User;
-use experiment::options::FetchOptions;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::error::{Error, Status};
+use experiment::rules::metrics::CloseReason;
 use mock_service::{Answer, MockService, Script, Step};
 use support::proxy::{Conduct, Proxy};
 use support::tls::{Authority, NAMES, TlsServer, read_request};

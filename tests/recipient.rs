@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use experiment::client::Client;
-use experiment::error::Status;
+use experiment::rules::error::Status;
 use mock_service::{Answer, MockService, Script, Step};
 
 /// What an answer comes to.

@@ -9,10 +9,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use common::*;
 use experiment::client::Client;
 use experiment::config::Config;
-use experiment::error::Status;
-use experiment::logger::Level;
+use experiment::machine::logger::Level;
 use experiment::model::User;
-use experiment::options::{FetchOptions, FlagKeys};
+use experiment::remote::options::{FetchOptions, FlagKeys};
+use experiment::rules::error::Status;
 use mock_service::{MockService, Request, Script};
 
 /// The request of one good fetch.

@@ -7,12 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::*;
-use experiment::deadline::Limit;
-use experiment::error::{Error, Status};
-use experiment::fetch::{Fetch, Rules, Step};
-use experiment::retry::Budget;
-use experiment::schedule::Schedule;
-use experiment::timings::{Phase, Timings};
+use experiment::rules::deadline::Limit;
+use experiment::rules::error::{Error, Status};
+use experiment::rules::fetch::{Fetch, Rules, Step};
+use experiment::rules::retry::Budget;
+use experiment::rules::schedule::Schedule;
+use experiment::rules::timings::{Phase, Timings};
 use mock_service::{Answer, MockService, Script};
 
 /// The waits between the attempts of a fetch that fails every time, by a virtual clock.

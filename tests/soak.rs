@@ -12,10 +12,10 @@ use std::{env, fs, thread};
 
 use common::*;
 use experiment::client::{Client, Fetched};
-use experiment::deadline::{Deadline, Limit};
-use experiment::error::Status;
-use experiment::options::FetchOptions;
-use experiment::pending::{Pending, Teller};
+use experiment::remote::options::FetchOptions;
+use experiment::remote::pending::{Pending, Teller};
+use experiment::rules::deadline::{Deadline, Limit};
+use experiment::rules::error::Status;
 use mock_service::{Answer, Keep, MockService, Script, Step};
 
 /// What `make test` has time for.

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use experiment::client::Client;
-use experiment::error::Status;
-use experiment::metrics::CloseReason;
 use experiment::model::User;
-use experiment::options::FetchOptions;
-use experiment::timings::Phase;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::error::Status;
+use experiment::rules::metrics::CloseReason;
+use experiment::rules::timings::Phase;
 use mock_service::{Answer, BlackHole, MockService, Script, Step};
 use support::net::{Dropping, Narrow, connecting_to};
 use support::proxy::{Conduct, Proxy};

@@ -5,10 +5,10 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use experiment::deadline::Limit;
-use experiment::error::Status;
-use experiment::options::FetchOptions;
-use experiment::timings::Phase;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::deadline::Limit;
+use experiment::rules::error::Status;
+use experiment::rules::timings::Phase;
 use mock_service::{Answer, MockService, Script, Step};
 
 const TIMEOUT: u64 = 120;

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use experiment::client::Client;
 use experiment::config::Config;
-use experiment::error::{Error, Status};
-use experiment::logger::Level;
-use experiment::metrics::CloseReason;
+use experiment::machine::logger::Level;
 use experiment::model::User;
-use experiment::options::FetchOptions;
-use experiment::timings::Phase;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::error::{Error, Status};
+use experiment::rules::metrics::CloseReason;
+use experiment::rules::timings::Phase;
 use mock_service::{MockService, Script};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection};

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::millis;
-use experiment::deadline::Limit;
-use experiment::error::{Error, Status};
-use experiment::fetch::{Fetch, Refusal, Rules, Step};
 use experiment::model::Variants;
-use experiment::pool::Snapshot;
-use experiment::retry::Budget;
-use experiment::schedule::Schedule;
-use experiment::timings::{Phase, Timings};
+use experiment::rules::deadline::Limit;
+use experiment::rules::error::{Error, Status};
+use experiment::rules::fetch::{Fetch, Refusal, Rules, Step};
+use experiment::rules::pool::Snapshot;
+use experiment::rules::retry::Budget;
+use experiment::rules::schedule::Schedule;
+use experiment::rules::timings::{Phase, Timings};
 
 /// How one fetch goes on, wherever it leaves a choice.
 trait History {

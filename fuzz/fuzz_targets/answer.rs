@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use experiment::client::Client;
 use experiment::config::Config;
-use experiment::deadline::Limit;
-use experiment::error::Status;
+use experiment::rules::deadline::Limit;
+use experiment::rules::error::Status;
 use experiment::model::User;
-use experiment::options::FetchOptions;
+use experiment::remote::options::FetchOptions;
 use experiment_fuzz::service::{Play, Service, Then};
 use libfuzzer_sys::fuzz_target;
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use experiment::retry::retry_after;
+use experiment::rules::retry::retry_after;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

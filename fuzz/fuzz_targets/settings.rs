@@ -7,7 +7,7 @@ use std::env;
 
 use experiment::client::Client;
 use experiment::config::{Checked, Config, NO_LIMIT};
-use experiment::error::Status;
+use experiment::rules::error::Status;
 use libfuzzer_sys::fuzz_target;
 
 const DAY: u64 = 86_400_000;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::guard;
 use super::handle::{Object, give, peek};
-use crate::cancel::Cancel;
-use crate::sys;
+use crate::machine::cancel::Cancel;
+use crate::machine::sys;
 use crate::tag::Tag;
 
 /// A cancellation token. Firing it ends every fetch that carries it, running or yet to start. See

@@ -17,9 +17,9 @@ use super::user::exp_user;
 use super::variants::{Fetched, exp_variants};
 use crate::client::{self, Client};
 use crate::config;
-use crate::contain::contain;
-use crate::error::{Error, Status};
-use crate::logger::{Level, Logger};
+use crate::machine::contain::contain;
+use crate::machine::logger::{Level, Logger};
+use crate::rules::error::{Error, Status};
 use crate::tag::Tag;
 
 /// Fetches variants over a bounded pool of connections.

@@ -8,12 +8,12 @@ use super::guard;
 use super::handle::{Object, give, hold};
 use super::pending::exp_pending;
 use super::status::exp_status;
-use crate::clock;
-use crate::completions::Completions;
 use crate::config;
-use crate::deadline::Deadline;
-use crate::error::{Error, Status};
-use crate::pending::Pending;
+use crate::machine::clock;
+use crate::machine::completions::Completions;
+use crate::remote::pending::Pending;
+use crate::rules::deadline::Deadline;
+use crate::rules::error::{Error, Status};
 use crate::tag::Tag;
 
 /// A queue of finished asynchronous fetches, in the order in which they finished. Any number of

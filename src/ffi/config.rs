@@ -12,10 +12,10 @@ use super::settings::{Settings, rejection, set};
 use super::status::exp_status;
 use super::text::{Chars, Terminated};
 use crate::config::{Config, NO_LIMIT, Zone};
-use crate::contain::outside;
-use crate::deadline::Limit;
-use crate::error::Error;
-use crate::logger::{Level, Sink};
+use crate::machine::contain::outside;
+use crate::machine::logger::{Level, Sink};
+use crate::rules::deadline::Limit;
+use crate::rules::error::Error;
 use crate::tag::Tag;
 
 /// Settings for clients. Creating a client copies them.

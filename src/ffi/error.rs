@@ -8,7 +8,7 @@ use super::guard;
 use super::handle::{Object, find, give, give_reference, hold};
 use super::status::exp_status;
 use super::text::Terminated;
-use crate::error::Error;
+use crate::rules::error::Error;
 use crate::tag::Tag;
 
 /// Why a call failed.

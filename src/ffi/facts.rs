@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use crate::deadline::Deadline;
-use crate::timings::{Phase, Timings};
+use crate::rules::deadline::Deadline;
+use crate::rules::timings::{Phase, Timings};
 
 /// What a fetch is doing.
 #[repr(C)]

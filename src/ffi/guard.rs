@@ -4,9 +4,9 @@
 use super::error::{Failure, exp_error};
 use super::handle::Out;
 use super::status::exp_status;
-use crate::contain::contain;
-use crate::error::Error;
-use crate::sys::uncanceled;
+use crate::machine::contain::contain;
+use crate::machine::sys::uncanceled;
+use crate::rules::error::Error;
 
 /// Runs the body of a function that tells its failures by an error object.
 pub fn report(error_out: Out<exp_error>, body: impl FnOnce() -> Result<(), Failure>) -> exp_status {

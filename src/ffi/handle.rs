@@ -15,7 +15,7 @@ use super::pending::exp_pending;
 use super::text::exp_text;
 use super::user::exp_user;
 use super::variants::{self, exp_variants};
-use crate::error::Error;
+use crate::rules::error::Error;
 use crate::tag::Tag;
 
 /// A type that the header declares, and what is behind a pointer to it.

@@ -10,11 +10,11 @@ use super::handle::{Object, find, give};
 use super::settings::{Settings, rejection, set};
 use super::status::exp_status;
 use super::text::Chars;
-use crate::cancel::Hook;
 use crate::config;
-use crate::contain::outside;
-use crate::error::Error;
-use crate::options::FetchOptions;
+use crate::machine::cancel::Hook;
+use crate::machine::contain::outside;
+use crate::remote::options::FetchOptions;
+use crate::rules::error::Error;
 use crate::tag::Tag;
 
 /// Options for fetches. Any number of fetches may use the same options, also concurrently.

@@ -15,12 +15,12 @@ use super::status::exp_status;
 use super::user::exp_user;
 use super::variants::exp_variants;
 use crate::client;
-use crate::clock;
 use crate::config;
-use crate::contain::outside;
-use crate::deadline::Deadline;
-use crate::error::{Error, Status};
-use crate::pending::{NoOutcome, Pending, Teller};
+use crate::machine::clock;
+use crate::machine::contain::outside;
+use crate::remote::pending::{NoOutcome, Pending, Teller};
+use crate::rules::deadline::Deadline;
+use crate::rules::error::{Error, Status};
 use crate::tag::Tag;
 
 /// One asynchronous fetch. Freeing it does not end the fetch; see exp_pending_cancel.

@@ -8,7 +8,7 @@ use super::error::{Failure, exp_error};
 use super::guard;
 use super::handle::{Handle, Object, borrowed, find, lend};
 use super::status::exp_status;
-use crate::error::Error;
+use crate::rules::error::Error;
 use crate::tag::Tag;
 
 /// A value under construction. Whoever uses it takes a snapshot, and later steps leave that alone.

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char};
 
 use super::guard;
-use crate::error::Status;
+use crate::rules::error::Status;
 
 /// The result of a call. Numbers are fixed and never reused. The library retries no failure that is
 /// final.

@@ -6,7 +6,7 @@ use std::{ptr, slice, str};
 
 use super::guard;
 use super::handle::{Object, find, null};
-use crate::error::Error;
+use crate::rules::error::Error;
 use crate::tag::Tag;
 
 /// A text that the host passes: NUL-terminated, or counted.

@@ -8,8 +8,8 @@ use super::handle::{Object, Out, give};
 use super::settings::{Settings, rejection, set};
 use super::status::exp_status;
 use super::text::Chars;
-use crate::error::Error;
 use crate::model::{Invalid, User};
+use crate::rules::error::Error;
 use crate::tag::Tag;
 
 /// What is known about a user. The service evaluates it; the library keeps none of it between

@@ -10,10 +10,10 @@ use super::guard;
 use super::handle::{Object, Out, find, give, give_reference, hold, tag_of, wrong_kind};
 use super::status::exp_status;
 use super::text::Chars;
-use crate::clock;
-use crate::error::Error;
-use crate::logger::Level;
+use crate::machine::clock;
+use crate::machine::logger::Level;
 use crate::model::{Text, Variant, Variants};
+use crate::rules::error::Error;
 use crate::tag::Tag;
 
 /// The variants that one fetch returned, in the order of the service, and facts about that fetch.

@@ -1,6 +1,6 @@
 //! Work that may take long, and that somebody may want to end.
 
-use crate::gaps::{self, Work};
+use crate::machine::gaps::{self, Work};
 
 /// Asks, every so much work, whether to go on.
 pub struct Pace<'a> {

@@ -7,7 +7,7 @@ use super::index::Index;
 use super::json;
 use super::pace::Pace;
 use super::text::{Span, Text, Texts};
-use crate::logger::Logger;
+use crate::machine::logger::Logger;
 use crate::tag::Tag;
 
 /// What messages call the JSON that variants come from.

@@ -20,10 +20,10 @@ use super::stream::Stream;
 use super::tls::Tls;
 use super::wire::Wire;
 use super::{USER_AGENT, send};
-use crate::clock;
-use crate::deadline::Deadline;
-use crate::sys::{self, Enlisted, Interest, Ours};
-use crate::timings::Phase;
+use crate::machine::clock;
+use crate::machine::sys::{self, Enlisted, Interest, Ours};
+use crate::rules::deadline::Deadline;
+use crate::rules::timings::Phase;
 
 /// Where connections of a client lead, and by which way. The same in its forked children.
 pub struct Route {

@@ -6,13 +6,13 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::cancel::{Attached, Bell, Cancel, Stop};
-use crate::clock;
-use crate::deadline::Deadline;
-use crate::gaps;
-use crate::metrics::Metrics;
-use crate::sys::{self, Descriptors, Interest, Signal};
-use crate::timings::{Phase, Timings};
+use crate::machine::cancel::{Attached, Bell, Cancel, Stop};
+use crate::machine::clock;
+use crate::machine::gaps;
+use crate::machine::sys::{self, Descriptors, Interest, Signal};
+use crate::rules::deadline::Deadline;
+use crate::rules::metrics::Metrics;
+use crate::rules::timings::{Phase, Timings};
 
 /// Why an exchange does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

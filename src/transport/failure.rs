@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::exchange_state::{Ended, ExchangeState, Peer};
 use super::framing::Refusal;
 use super::stream::is_end;
-use crate::error::{Error, Status};
-use crate::schedule::Bound;
-use crate::timings::Phase;
+use crate::rules::error::{Error, Status};
+use crate::rules::schedule::Bound;
+use crate::rules::timings::Phase;
 
 /// Why there is no body to decode.
 #[derive(Debug)]

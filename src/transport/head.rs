@@ -6,7 +6,7 @@ use std::time::Duration;
 use httparse::{Header, ParserConfig, Status};
 
 use super::framing::{Framing, Refusal};
-use crate::retry;
+use crate::rules::retry;
 
 /// The smallest line of a head has four bytes, so that this is what fits into the input buffer.
 const MAX_FIELDS: usize = super::stream::INPUT_BYTES / 4;

@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 use zeroize::Zeroizing;
 
 use crate::config::{Config, host_and_port};
-use crate::error::Error;
+use crate::rules::error::Error;
 
 /// A proxy that speaks HTTP, over TLS if it asks for that.
 pub struct Proxy {

@@ -10,8 +10,8 @@ use http::Uri;
 use zeroize::Zeroizing;
 
 use super::proxy::{self, Proxy};
-use crate::error::Error;
-use crate::options::FetchOptions;
+use crate::remote::options::FetchOptions;
+use crate::rules::error::Error;
 
 /// A body up to this size leaves in one piece with its head.
 const JOINED_BYTES: usize = 16 << 10;

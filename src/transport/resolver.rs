@@ -13,14 +13,14 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::exchange_state::ExchangeState;
-use crate::cancel::Bell;
-use crate::clock;
-use crate::contain::contain;
-use crate::deadline::Deadline;
-use crate::logger::{Level, Logger};
-use crate::metrics::Metrics;
-use crate::sync::Mutex;
-use crate::sys::{self, Lookup};
+use crate::machine::cancel::Bell;
+use crate::machine::clock;
+use crate::machine::contain::contain;
+use crate::machine::logger::{Level, Logger};
+use crate::machine::sync::Mutex;
+use crate::machine::sys::{self, Lookup};
+use crate::rules::deadline::Deadline;
+use crate::rules::metrics::Metrics;
 
 /// Threads of one client that may be inside getaddrinfo at once, those left behind included.
 pub const MAX_LOOKUPS: usize = 4;
@@ -312,9 +312,9 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::cancel::Stop;
-    use crate::deadline::{Deadline, Limit};
-    use crate::sys::Descriptors;
+    use crate::machine::cancel::Stop;
+    use crate::machine::sys::Descriptors;
+    use crate::rules::deadline::{Deadline, Limit};
     use crate::transport::exchange_state::Shared;
 
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_lookup_that_is_left_behind_holds_nothing_of_the_hosts() {
-        let sink: Arc<crate::logger::Sink> = Arc::new(|_, _: &str| {});
+        let sink: Arc<crate::machine::logger::Sink> = Arc::new(|_, _: &str| {});
         let logger = Arc::new(Logger::new(Level::Warn, Arc::clone(&sink)));
         let (gate, hung) = std::sync::mpsc::channel::<()>();
         let hung = Mutex::new(hung);

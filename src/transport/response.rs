@@ -9,7 +9,7 @@ use super::failure::{Failure, Refused};
 use super::framing::Framing;
 use super::head::{Coding, Head, Parsed};
 use super::stream::{INPUT_BYTES, Stream, Unsent};
-use crate::gaps::{self, Work};
+use crate::machine::gaps::{self, Work};
 
 /// A body of another status than 200 up to this size is read off, if it is there already.
 const DRAINED_BYTES: u64 = 8 << 10;

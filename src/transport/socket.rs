@@ -5,9 +5,9 @@ use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-use crate::gaps::{self, Work};
-use crate::metrics::{CloseReason, Metrics};
-use crate::sys::{self, Enlisted, Ours};
+use crate::machine::gaps::{self, Work};
+use crate::machine::sys::{self, Enlisted, Ours};
+use crate::rules::metrics::{CloseReason, Metrics};
 
 /// Counts itself when it is made and when it is closed, and why.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use std::net::IpAddr;
 
 use super::exchange_state::ExchangeState;
 use super::wire::Wire;
-use crate::deadline::Deadline;
-use crate::metrics::CloseReason;
-use crate::sys::Interest;
+use crate::machine::sys::Interest;
+use crate::rules::deadline::Deadline;
+use crate::rules::metrics::CloseReason;
 
 /// Room for what the peer sends. The head of an answer must fit.
 pub const INPUT_BYTES: usize = 16 << 10;

@@ -25,11 +25,11 @@ use rustls::{
 };
 
 use super::exchange_state::{Bounds, Ended, ExchangeState};
-use crate::clock;
-use crate::error::Error;
-use crate::logger::{Level, Logger};
-use crate::sync::Mutex;
-use crate::timings::Phase;
+use crate::machine::clock;
+use crate::machine::logger::{Level, Logger};
+use crate::machine::sync::Mutex;
+use crate::rules::error::Error;
+use crate::rules::timings::Phase;
 
 /// What the handshakes of a client are made with, and the sessions that they may resume.
 pub struct Tls {
@@ -370,9 +370,9 @@ mod tests {
 
     use super::super::exchange_state::Shared;
     use super::*;
-    use crate::cancel::{HOOK_INTERVAL, Stop};
-    use crate::deadline::Deadline;
-    use crate::sys::Descriptors;
+    use crate::machine::cancel::{HOOK_INTERVAL, Stop};
+    use crate::machine::sys::Descriptors;
+    use crate::rules::deadline::Deadline;
 
     /// As a hook that raises what a signal left behind: it says so once.
     #[test]

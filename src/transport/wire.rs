@@ -8,7 +8,7 @@ use rustls::{ClientConnection, IoState};
 use super::exchange_state::ExchangeState;
 use super::socket::Socket;
 use super::tls;
-use crate::gaps::{self, Work};
+use crate::machine::gaps::{self, Work};
 
 /// How often records are taken in without data in them before the caller is asked again. A server has a
 /// few tickets to give, all at once.

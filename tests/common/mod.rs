@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock};
 use std::time::{Duration, Instant};
 
-use experiment::cancel::Cancel;
 use experiment::client::{Client, Fetched};
 use experiment::config::Config;
-use experiment::error::Error;
-use experiment::metrics::{CloseReason, Metrics};
+use experiment::machine::cancel::Cancel;
 use experiment::model::{User, Variants};
-use experiment::options::FetchOptions;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::error::Error;
+use experiment::rules::metrics::{CloseReason, Metrics};
 use mock_service::{Answer, MockService, Step};
 
 /// How late a fetch may be.
@@ -292,8 +292,10 @@ pub fn raw(bytes: impl Into<mock_service::Bytes>) -> Answer {
 #[track_caller]
 pub fn check_books(client: &Client) {
     let (metrics, gauges) = (client.metrics(), client.gauges());
-    let failed: u64 =
-        experiment::error::Status::ALL.into_iter().map(|status| metrics.failures(status)).sum();
+    let failed: u64 = experiment::rules::error::Status::ALL
+        .into_iter()
+        .map(|status| metrics.failures(status))
+        .sum();
     assert_eq!(metrics.fetches.value(), metrics.fetches_ok.value() + failed, "fetches");
     assert_eq!(metrics.attempts.value(), metrics.fetches.value() + metrics.retries.value());
     assert_eq!((gauges.leased, gauges.waiting), (0, 0), "nothing is under way");

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use experiment::client::Fetched;
 use experiment::config::{Config, NO_LIMIT, Zone};
-use experiment::deadline::Limit;
-use experiment::error::Error;
-use experiment::logger::Level;
+use experiment::machine::logger::Level;
 use experiment::model::{Text, User, Variants};
-use experiment::options::FetchOptions;
-use experiment::timings::Phase;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::deadline::Limit;
+use experiment::rules::error::Error;
+use experiment::rules::timings::Phase;
 use mock_service::Request;
 use serde_json::{Value, json};
 

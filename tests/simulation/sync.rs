@@ -3,8 +3,8 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use crate::clock::{self, Alarm};
-use crate::deadline::Deadline;
+use crate::machine::clock::{self, Alarm};
+use crate::rules::deadline::Deadline;
 
 pub use shuttle::sync::atomic;
 
@@ -91,7 +91,7 @@ impl Parker {
 pub mod thread {
     use std::io;
 
-    use crate::deadline::Deadline;
+    use crate::rules::deadline::Deadline;
 
     pub use shuttle::thread::{JoinHandle, ThreadId, current};
     pub use shuttle::thread_local;

@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use shuttle::rand::{Rng, thread_rng};
 
-use crate::cancel::{Bell, Cancel, Stop};
-use crate::clock;
 use crate::config::Config;
-use crate::deadline::{Deadline, Limit};
-use crate::error::{Error, Status};
-use crate::logger::Logger;
-use crate::metrics::{CloseReason, Metrics};
-use crate::options::FetchOptions;
-use crate::schedule::Bound;
-use crate::sys::Descriptors;
-use crate::timings::{Phase, Timings};
+use crate::machine::cancel::{Bell, Cancel, Stop};
+use crate::machine::clock;
+use crate::machine::logger::Logger;
+use crate::machine::sys::Descriptors;
+use crate::remote::options::FetchOptions;
+use crate::rules::deadline::{Deadline, Limit};
+use crate::rules::error::{Error, Status};
+use crate::rules::metrics::{CloseReason, Metrics};
+use crate::rules::schedule::Bound;
+use crate::rules::timings::{Phase, Timings};
 
 /// What the connections of a client share with it.
 #[derive(Clone, Debug)]

@@ -135,5 +135,5 @@ fn most(lines: &[String]) -> Vec<Gap> {
 /// What was counted in this process since this was asked last.
 #[cfg(feature = "count-gaps")]
 pub fn counted_here() -> Vec<String> {
-    experiment::gaps::worst().iter().map(ToString::to_string).collect()
+    experiment::machine::gaps::worst().iter().map(ToString::to_string).collect()
 }

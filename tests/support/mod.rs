@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use experiment::client::{Client, Fetched};
 use experiment::config::Config;
-use experiment::error::Error;
 use experiment::model::User;
-use experiment::options::FetchOptions;
-use experiment::timings::Phase;
+use experiment::remote::options::FetchOptions;
+use experiment::rules::error::Error;
+use experiment::rules::timings::Phase;
 
 /// Within this after its bound a fetch is back: what the library promises.
 pub const PROMISE: Duration = Duration::from_millis(20);

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use experiment::timings::Phase;
+use experiment::rules::timings::Phase;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use mock_service::{Answer, Script, Step};

@@ -1,0 +1,6 @@
+//! Remote evaluation: fetches of variants from the service, as a client has them running in one process.
+
+pub mod connections;
+pub mod options;
+pub mod pending;
+pub mod session;
