@@ -1,10 +1,8 @@
 //! Work that may take long, and that somebody may want to end.
 
-use crate::machine::gaps::{self, Work};
-
 /// Asks, every so much work, whether to go on.
 pub struct Pace<'a> {
-    go_on: Option<&'a mut dyn FnMut() -> bool>,
+    go_on: Option<&'a mut dyn FnMut(usize) -> bool>,
     /// Bytes until it is asked again.
     left: usize,
 }
@@ -17,7 +15,8 @@ impl<'a> Pace<'a> {
     /// Some 100 µs of work: small answers, which are most, are not worth a look at the clock.
     pub(super) const INTERVAL: usize = 32 << 10;
 
-    pub fn while_told(go_on: &'a mut dyn FnMut() -> bool) -> Self {
+    /// `go_on` is told how many bytes have been worked on since it was asked last.
+    pub fn while_told(go_on: &'a mut dyn FnMut(usize) -> bool) -> Self {
         Pace { go_on: Some(go_on), left: Pace::INTERVAL }
     }
 
@@ -27,16 +26,14 @@ impl<'a> Pace<'a> {
     }
 
     /// So many bytes have been worked on.
-    #[cfg_attr(feature = "count-gaps", track_caller)]
     pub fn spent(&mut self, bytes: usize) -> Result<(), Stopped> {
-        gaps::did(Work::Decoded, bytes);
         let Some(go_on) = &mut self.go_on else { return Ok(()) };
         if let Some(left) = self.left.checked_sub(bytes) {
             self.left = left;
             return Ok(());
         }
+        let worked = Pace::INTERVAL - self.left + bytes;
         self.left = Pace::INTERVAL;
-        gaps::look();
-        if go_on() { Ok(()) } else { Err(Stopped) }
+        if go_on(worked) { Ok(()) } else { Err(Stopped) }
     }
 }

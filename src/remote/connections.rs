@@ -27,7 +27,7 @@ use crate::transport::{Connection, Exchange, Transport};
 /// What is decided under the one lock of a session.
 #[derive(Debug)]
 struct Desk {
-    dispatch: Dispatch<Arc<Pending>>,
+    dispatch: Dispatch<Arc<Pending>, Arc<Bell>>,
     timer: Timer,
     /// Workers that sleep because they have nothing to do.
     idle_workers: usize,

@@ -19,10 +19,11 @@ use crate::machine::sync::{Condvar, Mutex};
 use crate::machine::sys::Descriptors;
 use crate::model::{User, Variants};
 use crate::remote::connections::Connections;
+use crate::remote::decode;
 use crate::remote::options::FetchOptions;
 use crate::rules::deadline::{Deadline, Limit};
 use crate::rules::error::{Error, Status};
-use crate::rules::fetch::{self, Fetch, Fetched, Refusal, Rules, Step};
+use crate::rules::fetch::{Fetch, Fetched, Refusal, Rules, Step};
 use crate::rules::metrics::{Gauges, Metrics};
 use crate::rules::retry::Budget;
 use crate::transport::{Shared, Transport};
@@ -191,12 +192,12 @@ impl Session {
     /// Decodes a body, unless the time is over first or the fetch is to stop.
     fn decode(&self, body: Vec<u8>, until: Deadline, stop: &mut Stop) -> Result<Variants, Error> {
         let mut stopped = false;
-        let mut go_on = || {
+        let go_on = || {
             let now = clock::now();
             stopped = stop.is_asked(now, false);
             !stopped && !until.has_passed(now)
         };
-        let decoded = fetch::decode(body, &self.metrics, &mut go_on);
+        let decoded = decode::decode(body, &self.metrics, go_on);
         if stopped {
             return Err(Error::canceled());
         }

@@ -11,14 +11,13 @@
 //!              └────────────────────────┘
 //! ```
 //!
-//! `P` is the handle of a pending fetch; what is in it does not matter here.
+//! `P` is the handle of a pending fetch, `W` what wakes a thread that waits in line; what is in them does
+//! not matter here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::machine::cancel::Bell;
 use crate::model::Variants;
 use crate::rules::deadline::Deadline;
 use crate::rules::error::Error;
@@ -33,9 +32,9 @@ pub type Id = u64;
 
 /// Whom a decision of the pool concerns.
 #[derive(Debug)]
-pub enum Waker {
-    /// A thread of the host, parked on its bell.
-    Thread(Arc<Bell>),
+pub enum Waker<W> {
+    /// A thread of the host.
+    Thread(W),
     /// An asynchronous fetch.
     Task(Id),
 }
@@ -72,8 +71,8 @@ enum Place {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Dispatch<P> {
-    pool: Pool<Waker>,
+pub struct Dispatch<P, W> {
+    pool: Pool<Waker<W>>,
     last_id: Id,
     waiting: BTreeMap<Id, Waiting<P>>,
     pauses: BTreeSet<(Instant, Id)>,
@@ -86,7 +85,7 @@ pub struct Dispatch<P> {
     closed: bool,
 }
 
-impl<P> Dispatch<P> {
+impl<P, W> Dispatch<P, W> {
     pub fn new(size: NonZeroUsize) -> Self {
         Dispatch {
             pool: Pool::new(size),
@@ -104,37 +103,32 @@ impl<P> Dispatch<P> {
     // What threads of the host do, which run their fetches themselves.
 
     /// Asks for a slot, for a thread. See [`Pool::acquire`].
-    pub fn acquire(
-        &mut self,
-        now: Instant,
-        until: Deadline,
-        bell: impl FnOnce() -> Arc<Bell>,
-    ) -> Answer {
-        self.pool.acquire(now, until, Waiter::Thread, || Waker::Thread(bell()))
+    pub fn acquire(&mut self, now: Instant, until: Deadline, waker: impl FnOnce() -> W) -> Answer {
+        self.pool.acquire(now, until, Waiter::Thread, || Waker::Thread(waker()))
     }
 
     pub fn collect(&mut self, ticket: Ticket) -> Answer {
         self.pool.collect(ticket)
     }
 
-    #[must_use = "these bells must be rung"]
-    pub fn withdraw(&mut self, now: Instant, ticket: Ticket) -> Vec<Arc<Bell>> {
-        let mut bells = self.advance(now);
+    #[must_use = "these threads must be woken"]
+    pub fn withdraw(&mut self, now: Instant, ticket: Ticket) -> Vec<W> {
+        let mut threads = self.advance(now);
         let woken = self.pool.withdraw(now, ticket);
-        bells.extend(self.settle(now, woken));
-        bells
+        threads.extend(self.settle(now, woken));
+        threads
     }
 
     // What happens to leases, whoever has them.
 
     /// Gives a slot back. See [`Pool::release`].
-    #[must_use = "these bells must be rung"]
-    pub fn release(&mut self, now: Instant, lease: Lease, warm: bool) -> Vec<Arc<Bell>> {
+    #[must_use = "these threads must be woken"]
+    pub fn release(&mut self, now: Instant, lease: Lease, warm: bool) -> Vec<W> {
         // Whose pause is over stands in line by now, also if nobody had the time to put it there.
-        let mut bells = self.advance(now);
+        let mut threads = self.advance(now);
         let woken = self.pool.release(now, lease, warm);
-        bells.extend(self.settle(now, woken));
-        bells
+        threads.extend(self.settle(now, woken));
+        threads
     }
 
     /// See [`Pool::slept`].
@@ -204,11 +198,11 @@ impl<P> Dispatch<P> {
 
     /// Ends a fetch that waits. One that a worker has, or that has ended, is left alone; so is one
     /// whose time was over before, whoever noticed.
-    #[must_use = "these bells must be rung"]
-    pub fn cancel(&mut self, now: Instant, id: Id) -> Vec<Arc<Bell>> {
-        let mut bells = self.advance(now);
+    #[must_use = "these threads must be woken"]
+    pub fn cancel(&mut self, now: Instant, id: Id) -> Vec<W> {
+        let mut threads = self.advance(now);
         let Some(Waiting { pending, mut fetch, place }) = self.waiting.remove(&id) else {
-            return bells;
+            return threads;
         };
         let (step, woken) = match place {
             Place::InLine(ticket) => {
@@ -221,8 +215,8 @@ impl<P> Dispatch<P> {
             }
         };
         self.go_on(now, id, pending, fetch, step);
-        bells.extend(self.settle(now, woken));
-        bells
+        threads.extend(self.settle(now, woken));
+        threads
     }
 
     /// Those of the fetches that wait of which `is_one` says so.
@@ -233,10 +227,10 @@ impl<P> Dispatch<P> {
 
     /// Time has passed: decides what is overdue, and ends the pauses that are over. Those end when
     /// they were due: if this comes late, what they go on to is bounded as if it had not.
-    #[must_use = "these bells must be rung"]
-    pub fn advance(&mut self, now: Instant) -> Vec<Arc<Bell>> {
+    #[must_use = "these threads must be woken"]
+    pub fn advance(&mut self, now: Instant) -> Vec<W> {
         let woken = self.pool.expire(now);
-        let bells = self.settle(now, woken);
+        let threads = self.settle(now, woken);
         while let Some(&(until, id)) = self.pauses.first()
             && until <= now
         {
@@ -246,7 +240,7 @@ impl<P> Dispatch<P> {
                 self.go_on(now, id, pending, fetch, step);
             }
         }
-        bells
+        threads
     }
 
     /// When `advance` is next needed.
@@ -259,30 +253,30 @@ impl<P> Dispatch<P> {
     }
 
     /// Ends all that wait; what is leased comes back by itself.
-    #[must_use = "these bells must be rung"]
-    pub fn close(&mut self, now: Instant) -> Vec<Arc<Bell>> {
-        let mut bells = self.advance(now);
+    #[must_use = "these threads must be woken"]
+    pub fn close(&mut self, now: Instant) -> Vec<W> {
+        let mut threads = self.advance(now);
         self.closed = true;
         let woken = self.pool.close(now);
-        bells.extend(self.settle(now, woken));
+        threads.extend(self.settle(now, woken));
         while let Some((_, id)) = self.pauses.pop_first() {
             if let Some(Waiting { pending, mut fetch, .. }) = self.waiting.remove(&id) {
                 let step = fetch.stopped(Error::closed(), now);
                 self.go_on(now, id, pending, fetch, step);
             }
         }
-        bells
+        threads
     }
 
     // What workers do, and whoever delivers.
 
     /// One more worker has nothing to do, or is on its way to look for something.
-    #[must_use = "these bells must be rung"]
-    pub fn worker_ready(&mut self, now: Instant) -> Vec<Arc<Bell>> {
-        let mut bells = self.advance(now);
+    #[must_use = "these threads must be woken"]
+    pub fn worker_ready(&mut self, now: Instant) -> Vec<W> {
+        let mut threads = self.advance(now);
         let woken = self.pool.worker_ready(now);
-        bells.extend(self.settle(now, woken));
-        bells
+        threads.extend(self.settle(now, woken));
+        threads
     }
 
     /// The next exchange to make.
@@ -338,16 +332,16 @@ impl<P> Dispatch<P> {
         self.pool.snapshot(now)
     }
 
-    /// Does for tasks what their owners would do when woken, and leaves the threads' bells.
-    fn settle(&mut self, now: Instant, woken: Vec<Waker>) -> Vec<Arc<Bell>> {
-        let mut bells = Vec::new();
+    /// Does for tasks what their owners would do when woken, and returns the threads to wake.
+    fn settle(&mut self, now: Instant, woken: Vec<Waker<W>>) -> Vec<W> {
+        let mut threads = Vec::new();
         for waker in woken {
             match waker {
-                Waker::Thread(bell) => bells.push(bell),
+                Waker::Thread(waker) => threads.push(waker),
                 Waker::Task(id) => self.settle_task(now, id),
             }
         }
-        bells
+        threads
     }
 
     fn settle_task(&mut self, now: Instant, id: Id) {

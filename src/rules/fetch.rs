@@ -16,16 +16,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::model::{Pace, Undecoded, Variants};
+use crate::model::Variants;
 use crate::rules::deadline::{Deadline, Limit};
-use crate::rules::error::{Error, Status};
+use crate::rules::error::Error;
 use crate::rules::metrics::Metrics;
 use crate::rules::pool::Snapshot;
 use crate::rules::retry::{self, Budget, Verdict};
 use crate::rules::schedule::{Bound, Schedule};
 use crate::rules::timings::{Phase, Timings};
 
-const TOO_LONG_TO_DECODE: &str =
+/// Of an answer that was decoded when the time was over, or of which decoding was ended.
+pub const TOO_LONG_TO_DECODE: &str =
     "the response arrived, but decoding it took longer than the timeout allows";
 
 /// What all fetches of a client go by.
@@ -232,23 +233,6 @@ impl Fetch {
     fn spend(&mut self, phase: Phase, now: Instant) {
         self.timings.add(phase, now.saturating_duration_since(self.since));
     }
-}
-
-/// Decodes the body of an answer as long as `go_on` says so. Tells how many entries were left out.
-pub fn decode(
-    body: Vec<u8>,
-    metrics: &Metrics,
-    go_on: &mut dyn FnMut() -> bool,
-) -> Result<(Variants, usize), Error> {
-    let decoded =
-        Variants::decode(body, Pace::while_told(go_on)).map_err(|undecoded| match undecoded {
-            Undecoded::Stopped => Error::timeout(Phase::Body, TOO_LONG_TO_DECODE),
-            Undecoded::Invalid(invalid) => {
-                Error::new(Status::InvalidResponse, format!("unusable response: {invalid}"))
-            }
-        })?;
-    metrics.entries_skipped.add(decoded.skipped as u64);
-    Ok((decoded.variants, decoded.skipped))
 }
 
 /// A number in [0, 1) from a seed and a position (SplitMix64).

@@ -1,8 +1,8 @@
 //! Whether a failed attempt is worth another: its class, what the service asks for, the budget.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::machine::sync::Mutex;
 use crate::rules::error::Error;
 use crate::rules::schedule::Schedule;
 
@@ -62,7 +62,7 @@ pub fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
 #[derive(Debug)]
 pub struct Budget {
     percent: u32,
-    hundredths: Mutex<u32>,
+    hundredths: AtomicU32,
 }
 
 impl Budget {
@@ -74,30 +74,24 @@ impl Budget {
 
     /// `percent` = 0: no budget, every retry is allowed.
     pub const fn new(percent: u32) -> Self {
-        Budget { percent, hundredths: Mutex::new(Budget::FULL) }
+        Budget { percent, hundredths: AtomicU32::new(Budget::FULL) }
     }
 
     /// A fetch begins.
     pub fn deposit(&self) {
         if self.percent != 0 {
-            let mut hundredths = self.hundredths.lock();
-            *hundredths = (*hundredths + self.percent).min(Budget::FULL);
+            self.update(|hundredths| Some((hundredths + self.percent).min(Budget::FULL)));
         }
     }
 
     /// Takes one retry out; false when none is left.
     pub fn withdraw(&self) -> bool {
-        if self.percent == 0 {
-            return true;
-        }
-        let mut hundredths = self.hundredths.lock();
-        match hundredths.checked_sub(Budget::TOKEN) {
-            Some(rest) => {
-                *hundredths = rest;
-                true
-            }
-            None => false,
-        }
+        self.percent == 0 || self.update(|hundredths| hundredths.checked_sub(Budget::TOKEN))
+    }
+
+    /// The tokens are all that is kept, so their order against other memory does not matter.
+    fn update(&self, change: impl FnMut(u32) -> Option<u32>) -> bool {
+        self.hundredths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_ok()
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use super::*;
 use crate::model::Pace;
@@ -33,7 +34,7 @@ fn unavailable() -> Error {
 
 /// A dispatch whose pending fetches are numbers, and what the world around it would do.
 struct Desk {
-    dispatch: Dispatch<u32>,
+    dispatch: Dispatch<u32, Arc<()>>,
     rules: Arc<Rules>,
     now: Instant,
     runs: Vec<Run<u32>>,
@@ -55,11 +56,11 @@ impl Desk {
         self.dispatch.submit(self.now, name, fetch, step)
     }
 
-    fn worker_ready(&mut self) -> Vec<Arc<Bell>> {
+    fn worker_ready(&mut self) -> Vec<Arc<()>> {
         self.dispatch.worker_ready(self.now)
     }
 
-    fn pass(&mut self, time: Duration) -> Vec<Arc<Bell>> {
+    fn pass(&mut self, time: Duration) -> Vec<Arc<()>> {
         self.now += time;
         self.dispatch.advance(self.now)
     }
@@ -104,8 +105,8 @@ impl Desk {
         all
     }
 
-    fn thread(&mut self, until: Duration) -> (Answer, Arc<Bell>) {
-        let bell = Bell::new();
+    fn thread(&mut self, until: Duration) -> (Answer, Arc<()>) {
+        let bell = Arc::new(());
         let until = Deadline::at(self.now + until);
         (self.dispatch.acquire(self.now, until, || Arc::clone(&bell)), bell)
     }
@@ -333,7 +334,7 @@ impl Random {
 
 struct Thread {
     ticket: Ticket,
-    bell: Arc<Bell>,
+    bell: Arc<()>,
     rung: bool,
 }
 
@@ -511,7 +512,7 @@ impl History {
         self.ring(bells);
     }
 
-    fn ring(&mut self, bells: Vec<Arc<Bell>>) {
+    fn ring(&mut self, bells: Vec<Arc<()>>) {
         for bell in bells {
             // One whose ticket was given back meanwhile rings for nobody.
             if let Some(thread) = self.threads.iter_mut().find(|t| Arc::ptr_eq(&t.bell, &bell)) {
