@@ -26,6 +26,24 @@ impl Tag {
     pub const COMPLETIONS: Tag = Tag(0x1e4f_820a_2e0a_d40c);
     pub const CANCEL: Tag = Tag(0x112d_65c2_fdd3_d2e6);
     pub const TEXT: Tag = Tag(0xa78c_c3ca_ae36_92f7);
+
+    /// What the header calls such an object, with its article.
+    pub fn kind(self) -> Option<&'static str> {
+        Some(match self {
+            Tag::CONFIG => "an exp_config",
+            Tag::CLIENT => "an exp_client",
+            Tag::USER => "an exp_user",
+            Tag::FETCH_OPTIONS => "an exp_fetch_options",
+            Tag::VARIANTS | Tag::BORROWED_VARIANTS => "an exp_variants",
+            Tag::VARIANT => "an exp_variant",
+            Tag::ERROR | Tag::BORROWED_ERROR => "an exp_error",
+            Tag::PENDING => "an exp_pending",
+            Tag::COMPLETIONS => "an exp_completions",
+            Tag::CANCEL => "an exp_cancel",
+            Tag::TEXT => "an exp_text",
+            _ => return None,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::guard;
-use super::handle::{Object, give, peek};
+use super::abi::guard;
+use super::abi::handle::{Object, give, peek};
 use crate::machine::cancel::Cancel;
 use crate::machine::sys;
 use crate::tag::Tag;

@@ -4,10 +4,10 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
 
-use super::guard;
-use super::handle::{Object, give, hold};
+use super::abi::guard;
+use super::abi::handle::{Object, give, hold};
+use super::abi::status::exp_status;
 use super::pending::exp_pending;
-use super::status::exp_status;
 use crate::config;
 use crate::machine::clock;
 use crate::machine::completions::Completions;

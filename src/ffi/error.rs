@@ -3,60 +3,12 @@
 use std::ffi::c_char;
 use std::ptr;
 
-use super::facts::{Facts, exp_phase};
-use super::guard;
-use super::handle::{Object, find, give, give_reference, hold};
-use super::status::exp_status;
-use super::text::Terminated;
-use crate::rules::error::Error;
+use super::abi::facts::exp_phase;
+use super::abi::failure::{Failure, Report, exp_error};
+use super::abi::guard;
+use super::abi::handle::{find, give, give_reference, hold};
+use super::abi::status::exp_status;
 use crate::tag::Tag;
-
-/// Why a call failed.
-pub struct exp_error {
-    _opaque: [u8; 0],
-}
-
-impl Object for exp_error {
-    type Body = Report;
-    const TAG: Tag = Tag::ERROR;
-    const NAME: &'static str = "exp_error";
-    const ARGUMENT: &'static str = "error";
-
-    fn bears(tag: Tag) -> bool {
-        matches!(tag, Tag::ERROR | Tag::BORROWED_ERROR)
-    }
-}
-
-/// A failure on its way to the host.
-pub struct Failure {
-    pub error: Error,
-    pub facts: Box<Facts>,
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Failure { error, facts: Box::new(Facts::NONE) }
-    }
-}
-
-/// A failure as the host reads it.
-pub struct Report {
-    failure: Failure,
-    message: Terminated,
-}
-
-impl From<Failure> for Report {
-    fn from(failure: Failure) -> Self {
-        let message = failure.error.message.clone().into_owned().into();
-        Report { failure, message }
-    }
-}
-
-impl Report {
-    pub fn error(&self) -> &Error {
-        &self.failure.error
-    }
-}
 
 /// Returns the status that the call returned; EXP_OK for NULL. Getter.
 #[unsafe(no_mangle)]

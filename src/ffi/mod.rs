@@ -1,16 +1,16 @@
 //! The C boundary: the only room that names `c_char`.
 //!
 //! Every function of `include/experiment.h`, which is generated from this room, is here under its
-//! C name, a plain function of a line or three. What they have in common is in four files:
+//! C name, a plain function of a line or three. What they have in common is in `abi/`, which knows none
+//! of the objects:
 //!
 //! - `guard.rs`: no panic gets out, none is printed;
-//! - `handle.rs`: objects as C holds them, their tags, out parameters, and `exp_free`;
+//! - `handle.rs`: objects as C holds them, and out parameters;
 //! - `text.rs`: strings in and out;
-//! - `settings.rs`: objects that are set up step by step and remember the first refusal.
+//! - `settings.rs`: objects that are set up step by step and remember the first refusal;
+//! - `failure.rs`, `status.rs`, `facts.rs`: what is told of a failure, and of any fetch.
 //!
-//! The objects: `config.rs`, `user.rs`, `options.rs`, `cancel.rs`, `client.rs`, `pending.rs`, `completions.rs`, `variants.rs`,
-//! `error.rs`; `facts.rs` is what variants and errors both tell about their fetch, `status.rs` the
-//! numbers of the statuses, `version.rs` the library's own.
+//! Each object has a file, and `free.rs`, above them, frees all of them.
 //!
 //! Three rules make the `unsafe` here short. An object is an [`Arc`](std::sync::Arc) whose first
 //! word is its tag, and what C can reach at once from several threads is `Sync`; the one `&mut` of
@@ -53,32 +53,30 @@ mod variants;
 
 mod error;
 
-mod facts;
-
 mod text;
 
-mod handle;
+mod free;
 
-mod guard;
-
-mod settings;
+mod abi;
 
 #[cfg(feature = "test-panic")]
 mod test_panic;
 
+pub use abi::facts::exp_phase;
+pub use abi::failure::exp_error;
+pub use abi::status::exp_status;
 pub use cancel::*;
 pub use client::*;
 pub use completions::*;
 pub use config::*;
 pub use error::*;
-pub use facts::exp_phase;
-pub use handle::exp_free;
+pub use free::exp_free;
 pub use options::*;
 pub use pending::*;
 pub use status::*;
 #[cfg(feature = "test-panic")]
 pub use test_panic::*;
-pub use text::{exp_text, exp_text_length, exp_text_value};
+pub use text::*;
 pub use user::*;
 pub use variants::*;
 pub use version::*;

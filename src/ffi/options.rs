@@ -3,13 +3,13 @@
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
+use super::abi::failure::exp_error;
+use super::abi::guard;
+use super::abi::handle::{Object, find, give};
+use super::abi::settings::{Settings, rejection, set};
+use super::abi::status::exp_status;
+use super::abi::text::Chars;
 use super::cancel::exp_cancel;
-use super::error::exp_error;
-use super::guard;
-use super::handle::{Object, find, give};
-use super::settings::{Settings, rejection, set};
-use super::status::exp_status;
-use super::text::Chars;
 use crate::config;
 use crate::machine::cancel::Hook;
 use crate::machine::contain::outside;

@@ -4,14 +4,14 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
+use super::abi::failure::{Failure, Report, exp_error};
+use super::abi::guard;
+use super::abi::handle::{Handle, Object, Out, borrowed, hold};
+use super::abi::settings::snapshot;
+use super::abi::status::exp_status;
 use super::client::{exp_client, fetched_by, inside};
 use super::completions::exp_completions;
-use super::error::{Failure, Report, exp_error};
-use super::guard;
-use super::handle::{Handle, Object, Out, borrowed, hold};
 use super::options::{UserData, exp_fetch_options};
-use super::settings::snapshot;
-use super::status::exp_status;
 use super::user::exp_user;
 use super::variants::exp_variants;
 use crate::client;
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn exp_fetch_v2_async(
     // SAFETY: the contract of the boundary (mod.rs).
     unsafe {
         start(client, user, options, data, Out::new(pending_out), Out::new(error_out), |client| {
-            let callback = callback.ok_or_else(|| super::handle::null("callback"))?;
+            let callback = callback.ok_or_else(|| super::abi::handle::null("callback"))?;
             let client = Arc::clone(client);
             let tell = move |fetched| tell(&client, callback, data, fetched);
             Ok(Teller::Callback(Box::new(tell)))

@@ -1,9 +1,9 @@
 //! A function that panics, for the tests of the guard; in no build that is shipped.
 
-use super::error::exp_error;
-use super::guard;
-use super::handle::Out;
-use super::status::exp_status;
+use super::abi::failure::exp_error;
+use super::abi::guard;
+use super::abi::handle::Out;
+use super::abi::status::exp_status;
 
 /// cbindgen:ignore
 #[unsafe(no_mangle)]

@@ -2,12 +2,12 @@
 
 use std::ffi::c_char;
 
-use super::error::exp_error;
-use super::guard;
-use super::handle::{Object, Out, give};
-use super::settings::{Settings, rejection, set};
-use super::status::exp_status;
-use super::text::Chars;
+use super::abi::failure::exp_error;
+use super::abi::guard;
+use super::abi::handle::{Object, Out, give};
+use super::abi::settings::{Settings, rejection, set};
+use super::abi::status::exp_status;
+use super::abi::text::Chars;
 use crate::model::{Invalid, User};
 use crate::rules::error::Error;
 use crate::tag::Tag;

@@ -4,12 +4,12 @@ use std::ffi::c_char;
 use std::ptr;
 use std::sync::Arc;
 
-use super::error::exp_error;
-use super::facts::Facts;
-use super::guard;
-use super::handle::{Object, Out, find, give, give_reference, hold, tag_of, wrong_kind};
-use super::status::exp_status;
-use super::text::Chars;
+use super::abi::facts::Facts;
+use super::abi::failure::exp_error;
+use super::abi::guard;
+use super::abi::handle::{Object, Out, find, give, give_reference, hold, tag_of, wrong_kind};
+use super::abi::status::exp_status;
+use super::abi::text::Chars;
 use crate::machine::clock;
 use crate::machine::logger::Level;
 use crate::model::{Text, Variant, Variants};

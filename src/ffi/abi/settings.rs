@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::Arc;
 
-use super::error::{Failure, exp_error};
+use super::failure::{Failure, exp_error};
 use super::guard;
 use super::handle::{Handle, Object, borrowed, find, lend};
 use super::status::exp_status;

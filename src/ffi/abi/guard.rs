@@ -1,7 +1,7 @@
 //! What the functions of the boundary return when their bodies fail, by an error or by a panic. Nor does
 //! pthread_cancel(3) end one half-way.
 
-use super::error::{Failure, exp_error};
+use super::failure::{Failure, exp_error};
 use super::handle::Out;
 use super::status::exp_status;
 use crate::machine::contain::contain;
