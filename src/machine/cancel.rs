@@ -16,7 +16,7 @@ use crate::machine::clock;
 use crate::machine::gaps;
 use crate::machine::sync::atomic::{AtomicBool, Ordering, fence};
 use crate::machine::sync::{Latch, Mutex, Parker};
-use crate::machine::sys::{self, Signal};
+use crate::machine::sys::{self, EventFd};
 use crate::rules::deadline::Deadline;
 
 /// Wakes one thread: where it is parked, or in poll(2) with the bell's descriptor among its own.
@@ -25,7 +25,7 @@ pub struct Bell {
     /// The process whose thread it wakes.
     generation: u64,
     parker: Parker,
-    signal: Option<Signal>,
+    event: Option<EventFd>,
     rung: AtomicBool,
 }
 
@@ -36,15 +36,15 @@ impl Bell {
     }
 
     /// A bell that also wakes from poll(2); it takes a descriptor.
-    pub fn with_signal() -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Bell::with(Some(Signal::new()?))))
+    pub fn with_event() -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Bell::with(Some(EventFd::new()?))))
     }
 
-    fn with(signal: Option<Signal>) -> Self {
+    fn with(event: Option<EventFd>) -> Self {
         Bell {
             generation: sys::fork_generation(),
             parker: Parker::new(),
-            signal,
+            event,
             rung: AtomicBool::new(false),
         }
     }
@@ -56,8 +56,8 @@ impl Bell {
             return;
         }
         // The mark last: whoever sees it, and clears, clears this ring and not only its mark.
-        if let Some(signal) = &self.signal {
-            signal.raise();
+        if let Some(event) = &self.event {
+            event.raise();
         }
         self.rung.store(true, Ordering::SeqCst);
         self.parker.unpark();
@@ -70,11 +70,11 @@ impl Bell {
         }
     }
 
-    /// Forgets a ring that was seen on the signal, marked already or not.
+    /// Forgets a ring that was seen on the event, marked already or not.
     pub fn clear(&self) {
         self.rung.store(false, Ordering::SeqCst);
-        if let Some(signal) = &self.signal {
-            signal.clear();
+        if let Some(event) = &self.event {
+            event.clear();
         }
     }
 
@@ -83,9 +83,9 @@ impl Bell {
         self.parker.park(deadline);
     }
 
-    /// What to poll for, if it has a signal.
-    pub fn signal(&self) -> Option<&Signal> {
-        self.signal.as_ref()
+    /// What to poll for, if it has an event descriptor.
+    pub fn event(&self) -> Option<&EventFd> {
+        self.event.as_ref()
     }
 }
 
@@ -423,8 +423,8 @@ mod tests {
     #[test]
     fn a_bell_that_was_reset_no_longer_wakes_from_poll() {
         use crate::machine::sys::{Interest, wait_ready};
-        let bell = Bell::with_signal().unwrap();
-        let source = [(bell.signal().unwrap().fd(), Interest::Readable)];
+        let bell = Bell::with_event().unwrap();
+        let source = [(bell.event().unwrap().fd(), Interest::Readable)];
         let ready = || wait_ready(&source, Deadline::at(Instant::now())).unwrap();
         bell.ring();
         assert_eq!(ready(), 1);

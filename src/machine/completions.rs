@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::machine::clock;
 use crate::machine::sync::{Condvar, Mutex};
-use crate::machine::sys::{self, Signal};
+use crate::machine::sys::{self, EventFd};
 use crate::rules::deadline::Deadline;
 
 /// A queue with a descriptor that is readable while there is something in it.
@@ -18,7 +18,7 @@ pub struct Completions<T> {
     generation: u64,
     finished: Mutex<VecDeque<T>>,
     arrived: Condvar,
-    signal: Signal,
+    event: EventFd,
 }
 
 impl<T> Completions<T> {
@@ -28,7 +28,7 @@ impl<T> Completions<T> {
             generation: sys::fork_generation(),
             finished: Mutex::default(),
             arrived: Condvar::new(),
-            signal: Signal::new()?,
+            event: EventFd::new()?,
         }))
     }
 
@@ -44,7 +44,7 @@ impl<T> Completions<T> {
         // Under the lock, so that the descriptor always says what the queue holds.
         let was_empty = finished.len() == 1;
         if was_empty {
-            self.signal.raise();
+            self.event.raise();
         }
         drop(finished);
         // All: each of them waits for the queue not to be empty, whoever then takes what is in it.
@@ -62,7 +62,7 @@ impl<T> Completions<T> {
         let mut finished = self.finished.lock();
         let fetch = finished.pop_front();
         if fetch.is_some() && finished.is_empty() {
-            self.signal.clear();
+            self.event.clear();
         }
         fetch
     }
@@ -82,6 +82,6 @@ impl<T> Completions<T> {
 
     /// What to poll for reading; -1 in a forked child. Never read from it.
     pub fn fd(&self) -> RawFd {
-        self.signal.fd()
+        self.event.fd()
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::machine::cancel::{Attached, Bell, Cancel, Stop};
 use crate::machine::clock;
 use crate::machine::gaps;
-use crate::machine::sys::{self, Descriptors, Interest, Signal};
+use crate::machine::sys::{self, Descriptors, EventFd, Interest};
 use crate::rules::deadline::Deadline;
 use crate::rules::metrics::Metrics;
 use crate::rules::timings::{Phase, Timings};
@@ -95,7 +95,7 @@ pub struct ExchangeState {
 impl ExchangeState {
     /// Takes a descriptor, for the bell.
     pub fn new(shared: &Shared, now: Instant) -> io::Result<Self> {
-        let bell = Bell::with_signal()?;
+        let bell = Bell::with_event()?;
         Ok(ExchangeState {
             _attached: shared.cut.attach(&bell),
             bell,
@@ -201,7 +201,7 @@ impl ExchangeState {
         let count = sources.len();
         assert!(count < polled.len(), "as many sources as poll takes beside the bell");
         polled[..count].copy_from_slice(sources);
-        polled[count].0 = self.bell.signal().map_or(-1, Signal::fd);
+        polled[count].0 = self.bell.event().map_or(-1, EventFd::fd);
         let mut interrupted = false;
         loop {
             let now = clock::now();

@@ -2,65 +2,13 @@
 //! cancellation points, atomics, no thread-local and no allocation.
 
 use std::cell::UnsafeCell;
-use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use super::{Ours, above_stdio, check, timespec};
+use super::time::timespec;
 use crate::rules::deadline::Deadline;
-
-/// A descriptor that one thread raises and another waits for among its sockets (eventfd(2)).
-///
-/// In a forked child it does nothing: the other end is the parent's, and the number may be the host's.
-#[derive(Debug)]
-pub struct Signal(Ours<OwnedFd>);
-
-impl Signal {
-    pub fn new() -> io::Result<Self> {
-        // SAFETY: eventfd(2) takes no pointers.
-        let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        // SAFETY: `fd` was just made and belongs to nobody else.
-        Ok(Signal(Ours::new(above_stdio(unsafe { OwnedFd::from_raw_fd(fd) })?)))
-    }
-
-    /// Makes the descriptor readable, until `clear`. Safe in a signal handler, but for errno.
-    pub fn raise(&self) {
-        if self.0.is_here() {
-            let one = 1u64.to_ne_bytes();
-            // Not write(2) by its name, which is a cancellation point.
-            // SAFETY: the buffer holds the eight bytes that are named. The result says nothing new: a
-            // full counter is readable already.
-            unsafe {
-                libc::syscall(libc::SYS_write, self.0.as_raw_fd(), one.as_ptr(), one.len());
-            }
-        }
-    }
-
-    pub fn clear(&self) {
-        if self.0.is_here() {
-            let mut count = [0u8; 8];
-            // SAFETY: the buffer has room for the eight bytes that are asked for. An error means that
-            // the counter was zero.
-            unsafe {
-                libc::syscall(libc::SYS_read, self.0.as_raw_fd(), count.as_mut_ptr(), count.len());
-            }
-        }
-    }
-
-    /// What to poll for reading; -1, which poll(2) ignores, in a forked child.
-    pub fn fd(&self) -> RawFd {
-        if self.0.is_here() { self.0.as_raw_fd() } else { -1 }
-    }
-}
-
-impl AsRawFd for Signal {
-    fn as_raw_fd(&self) -> RawFd {
-        self.fd()
-    }
-}
 
 /// Waits until `word` is no longer `expected`, it is woken, or `deadline` passes. May return early.
 pub fn futex_wait(word: &AtomicU32, expected: u32, deadline: Deadline) {
@@ -169,24 +117,11 @@ pub fn keeping_errno<R>(run: impl FnOnce() -> R) -> R {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::sync::Arc;
     use std::thread;
 
-    use super::super::{Interest, wait_ready};
     use super::*;
-
-    #[test]
-    fn a_raised_signal_is_ready_until_it_is_cleared() {
-        let signal = Signal::new().unwrap();
-        let ready = |signal: &Signal| {
-            wait_ready(&[(signal.fd(), Interest::Readable)], Deadline::at(Instant::now())).unwrap()
-        };
-        signal.raise();
-        signal.raise();
-        assert_eq!(ready(&signal), 1);
-        signal.clear();
-        assert_eq!(ready(&signal), 0);
-    }
 
     #[test]
     fn whoever_tries_a_latch_that_is_held_goes_on_without_it() {
