@@ -13,7 +13,6 @@ use crate::machine::cancel::{Bell, Cancel, Stop};
 use crate::machine::clock;
 use crate::machine::sync::{Condvar, Mutex, MutexGuard};
 use crate::machine::sys;
-use crate::remote::options::FetchOptions;
 use crate::remote::pending::Pending;
 use crate::rules::deadline::Deadline;
 use crate::rules::dispatch::{Decided, Dispatch, Id, Run};
@@ -22,7 +21,7 @@ use crate::rules::fetch::{Bounds, Fetch, Refusal, Step};
 use crate::rules::metrics::{CloseReason, Gauges};
 use crate::rules::pool::{Answer, Lease, Ticket};
 use crate::rules::timings::Timings;
-use crate::transport::{Connection, Exchange, Transport};
+use crate::transport::{Connection, Exchange, Request, Transport};
 
 /// What is decided under the one lock of a session.
 #[derive(Debug)]
@@ -464,8 +463,7 @@ impl Leased<'_> {
     pub fn exchange(
         self,
         Bounds { timeout, until: deadline }: Bounds,
-        user: &[u8],
-        options: &FetchOptions,
+        request: &dyn Request,
         stop: &Stop,
     ) -> Result<(Result<Vec<u8>, Error>, Timings), Error> {
         let Connections { transport, places, .. } = self.connections;
@@ -477,7 +475,7 @@ impl Leased<'_> {
                 Error::new(Status::Network, format!("no connection can be opened: {error}"))
             })?),
         };
-        let exchange = Exchange { user, options, timeout, deadline, stop: stop.clone() };
+        let exchange = Exchange { request, timeout, deadline, stop: stop.clone() };
         Ok(transport.exchange(connection, &exchange))
     }
 }

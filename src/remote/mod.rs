@@ -5,3 +5,4 @@ mod decode;
 pub mod options;
 pub mod pending;
 pub mod session;
+mod vardata;

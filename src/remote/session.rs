@@ -21,6 +21,7 @@ use crate::model::{User, Variants};
 use crate::remote::connections::Connections;
 use crate::remote::decode;
 use crate::remote::options::FetchOptions;
+use crate::remote::vardata::{Template, Vardata};
 use crate::rules::deadline::{Deadline, Limit};
 use crate::rules::error::{Error, Status};
 use crate::rules::fetch::{Fetch, Fetched, Refusal, Rules, Step};
@@ -38,6 +39,7 @@ const THREADS_END: Duration = Duration::from_millis(100);
 /// See the module. Any number of threads use it at once.
 pub struct Session {
     config: Arc<Config>,
+    template: Arc<Template>,
     rules: Arc<Rules>,
     connections: Connections,
     executor: Executor,
@@ -63,8 +65,14 @@ impl Session {
     pub fn new(api_key: &str, config: &Config) -> Result<Self, Error> {
         let logger = Arc::new(config.logger());
         let shared = shared(config);
-        let transport = Transport::new(api_key, config, shared.clone(), Arc::clone(&logger))?;
-        Ok(Session::over(transport, shared, Arc::new(config.clone()), logger))
+        let mut template = Template::new(config.effective_server_url(), api_key)?;
+        let transport =
+            Transport::new(template.uri(), config, shared.clone(), Arc::clone(&logger))?;
+        if let Some(proxy) = transport.forwarding() {
+            template.forward_by(api_key, proxy);
+        }
+        let template = Arc::new(template);
+        Ok(Session::over(transport, template, shared, Arc::new(config.clone()), logger))
     }
 
     /// The session of a forked child, which has none of its parent's threads, locks or connections.
@@ -72,11 +80,13 @@ impl Session {
         self.close_copies();
         let shared = shared(&self.config);
         let transport = self.connections.transport().in_child(shared.clone());
-        Session::over(transport, shared, Arc::clone(&self.config), Arc::clone(&self.logger))
+        let (template, config) = (Arc::clone(&self.template), Arc::clone(&self.config));
+        Session::over(transport, template, shared, config, Arc::clone(&self.logger))
     }
 
     fn over(
         transport: Transport,
+        template: Arc<Template>,
         Shared { cut, metrics, descriptors }: Shared,
         config: Arc<Config>,
         logger: Arc<Logger>,
@@ -90,6 +100,7 @@ impl Session {
             }),
             connections: Connections::new(&config, transport, Arc::clone(&closing)),
             executor: Executor::default(),
+            template,
             config,
             closing,
             cut,
@@ -180,7 +191,8 @@ impl Session {
             Err(refusal) => return fetch.refused(refusal, clock::now()),
         };
         let bounds = fetch.leased(clock::now());
-        match leased.exchange(bounds, body, options, stop) {
+        let request = Vardata { template: &self.template, user: body, options };
+        match leased.exchange(bounds, &request, stop) {
             Ok((result, timings)) => {
                 let result = result.and_then(|body| self.decode(body, bounds.until, stop));
                 fetch.exchanged(result, &timings, clock::now())

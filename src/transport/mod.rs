@@ -12,7 +12,6 @@ mod failure;
 mod framing;
 mod head;
 mod proxy;
-mod request;
 mod resolver;
 mod response;
 mod socket;
@@ -25,6 +24,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Uri;
 use zeroize::Zeroizing;
 
 use self::connector::{Connector, Route};
@@ -32,7 +32,6 @@ pub use self::exchange_state::Shared;
 use self::exchange_state::{Ended, ExchangeState};
 use self::failure::{Failure, Names};
 use self::head::{Head, Reuse};
-use self::request::Template;
 use self::resolver::Resolver;
 use self::response::Body;
 use self::stream::{Sent, Stream, Unsent};
@@ -43,14 +42,13 @@ use crate::machine::clock::{self, BootInstant};
 use crate::machine::gaps::{self, Work};
 use crate::machine::logger::{Level, Logger};
 use crate::machine::sync::Mutex;
-use crate::remote::options::FetchOptions;
 use crate::rules::deadline::{Deadline, Limit};
 use crate::rules::error::Error;
 use crate::rules::metrics::CloseReason;
 use crate::rules::schedule::Bound;
 use crate::rules::timings::{Phase, Timings};
 
-const USER_AGENT: &str = concat!("libexperiment/", env!("CARGO_PKG_VERSION"));
+pub const USER_AGENT: &str = concat!("libexperiment/", env!("CARGO_PKG_VERSION"));
 
 /// What the connections of a client have in common.
 pub struct Transport {
@@ -67,7 +65,6 @@ pub struct Transport {
 
 /// What was decided when the client was created, and holds in its forked children too.
 struct Settings {
-    template: Template,
     route: Route,
     names: Names,
     idle_timeout: Duration,
@@ -93,10 +90,25 @@ struct Open {
     kept: Limit,
 }
 
-/// One exchange to make: the bytes of the user, what the fetch asks for, and its bounds.
+/// A request, of which the transport knows nothing but its bytes.
+pub trait Request {
+    /// Writes it into `out`, in place of what is there; returns what of its body is to be sent after that.
+    fn write(&self, out: &mut Zeroizing<Vec<u8>>) -> &[u8];
+
+    /// Whether it may be sent once more when a kept connection has ended under it, after some of it was sent.
+    fn may_repeat_what_was_sent(&self) -> bool;
+}
+
+/// That a proxy forwards the requests, which then have to name the whole URL.
+#[derive(Clone, Copy, Debug)]
+pub struct Forwarding<'a> {
+    /// What the proxy wants to see, as the field `proxy-authorization`.
+    pub authorization: Option<&'a str>,
+}
+
+/// One exchange to make, and its bounds.
 pub struct Exchange<'a> {
-    pub user: &'a [u8],
-    pub options: &'a FetchOptions,
+    pub request: &'a dyn Request,
     /// For the message, when it is over.
     pub timeout: Bound,
     /// When it is over at the latest.
@@ -120,27 +132,22 @@ struct Progress {
 impl Transport {
     /// Reads the environment and the `ca_file` if they are wanted.
     pub fn new(
-        api_key: &str,
+        server: &Uri,
         config: &Config,
         shared: Shared,
         logger: Arc<Logger>,
     ) -> Result<Self, Error> {
-        let mut template = Template::new(config.effective_server_url(), api_key)?;
-        let proxy = proxy::choose(config, template.uri())?;
+        let proxy = proxy::choose(config, server)?;
         let names = Names {
-            server: template.uri().authority().map(ToString::to_string).unwrap_or_default(),
+            server: server.authority().map(ToString::to_string).unwrap_or_default(),
             proxy: proxy.as_ref().map(proxy::Proxy::name),
         };
-        let route = Route::new(template.uri(), proxy);
-        if let Some(proxy) = route.proxy.as_ref().filter(|_| route.is_forwarded()) {
-            template.forward_by(api_key, proxy);
-        }
+        let route = Route::new(server, proxy);
         let tls = Tls::new(config.ca_file.as_deref(), &logger)?;
         let lookup = Arc::clone(&config.lookup);
         Ok(Transport {
             tls: route.needs_tls().then_some(tls),
             settings: Arc::new(Settings {
-                template,
                 route,
                 names,
                 idle_timeout: config.idle_timeout,
@@ -166,6 +173,13 @@ impl Transport {
         }
     }
 
+    /// How requests are to be written, if a proxy forwards them.
+    pub fn forwarding(&self) -> Option<Forwarding<'_>> {
+        let proxy = self.settings.route.proxy.as_ref();
+        let proxy = proxy.filter(|_| self.settings.route.is_forwarded())?;
+        Some(Forwarding { authorization: proxy.authorization.as_ref().map(|text| text.as_str()) })
+    }
+
     /// A place for a connection, not open yet. Takes a descriptor.
     pub fn connection(&self) -> io::Result<Connection> {
         let state = ExchangeState::new(&self.shared, clock::now())?;
@@ -186,7 +200,7 @@ impl Transport {
         let mut progress = Progress::default();
         let mut result = self.run(connection, exchange, &mut progress);
         if let Err(failure) = &result
-            && is_stale(failure, &connection.state, progress, exchange.options)
+            && is_stale(failure, &connection.state, progress, exchange.request)
         {
             self.logger.log(Level::Debug, || {
                 let server = &self.settings.names.server;
@@ -288,7 +302,7 @@ impl Transport {
         output: &mut Zeroizing<Vec<u8>>,
         progress: &mut Progress,
     ) -> (Result<Vec<u8>, Failure>, Option<CloseReason>) {
-        let rest = self.settings.template.request(exchange.user, exchange.options, output);
+        let rest = exchange.request.write(output);
         gaps::did(Work::Encoded, output.len());
         let before = stream.passed();
         let asked = ask(stream, state, [output, rest]);
@@ -420,19 +434,17 @@ fn send(
 }
 
 /// Whether the request is to be repeated on a fresh connection: the kept one had ended before it
-/// gave a byte of an answer. A request that records an exposure is repeated only if nothing of it
-/// was sent, so that the exposure cannot count twice.
+/// gave a byte of an answer.
 fn is_stale(
     failure: &Failure,
     state: &ExchangeState,
     progress: Progress,
-    options: &FetchOptions,
+    request: &dyn Request,
 ) -> bool {
-    let records_exposure = options.tracks_exposure == Some(true);
     state.ended().is_none()
         && progress.reused
         && !progress.received
-        && !(records_exposure && progress.sent)
+        && (!progress.sent || request.may_repeat_what_was_sent())
         && failure.is_end_of_connection()
 }
 

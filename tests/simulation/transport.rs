@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::Uri;
 use shuttle::rand::{Rng, thread_rng};
+use zeroize::Zeroizing;
 
 use crate::config::Config;
 use crate::machine::cancel::{Bell, Cancel, Stop};
 use crate::machine::clock;
 use crate::machine::logger::Logger;
 use crate::machine::sys::Descriptors;
-use crate::remote::options::FetchOptions;
 use crate::rules::deadline::{Deadline, Limit};
 use crate::rules::error::{Error, Status};
 use crate::rules::metrics::{CloseReason, Metrics};
@@ -46,9 +47,21 @@ pub struct Connection {
     open: bool,
 }
 
+pub const USER_AGENT: &str = "simulation";
+
+/// As the real one.
+pub trait Request {
+    fn write(&self, out: &mut Zeroizing<Vec<u8>>) -> &[u8];
+    fn may_repeat_what_was_sent(&self) -> bool;
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Forwarding<'a> {
+    pub authorization: Option<&'a str>,
+}
+
 pub struct Exchange<'a> {
-    pub user: &'a [u8],
-    pub options: &'a FetchOptions,
+    pub request: &'a dyn Request,
     pub timeout: Bound,
     pub deadline: Deadline,
     pub stop: Stop,
@@ -80,7 +93,7 @@ impl Fate {
 
 impl Transport {
     pub fn new(
-        _api_key: &str,
+        _server: &Uri,
         config: &Config,
         shared: Shared,
         _logger: Arc<Logger>,
@@ -90,6 +103,10 @@ impl Transport {
 
     pub fn in_child(&self, _shared: Shared) -> Self {
         unreachable!("nobody forks here")
+    }
+
+    pub fn forwarding(&self) -> Option<Forwarding<'_>> {
+        None
     }
 
     pub fn max_sockets(_pool_size: usize) -> usize {
@@ -142,7 +159,7 @@ impl Transport {
             } else if exchange.deadline.has_passed(now) {
                 return Err(Error::timeout(Phase::FirstByte, "stalled"));
             } else if answered.has_passed(now) {
-                return outcome(fate, exchange.user);
+                return outcome(fate, exchange.request);
             }
             bell.park(stop.next_look(now, exchange.deadline.min(answered)));
         }
@@ -156,9 +173,15 @@ impl Transport {
 }
 
 /// A good answer has the user in it who was asked for.
-fn outcome(fate: Fate, user: &[u8]) -> Result<Vec<u8>, Error> {
+fn outcome(fate: Fate, request: &dyn Request) -> Result<Vec<u8>, Error> {
     match fate {
-        Fate::Answers => Ok([br#"{"flag":{"key":"on","payload":"#, user, b"}}"].concat()),
+        Fate::Answers => {
+            let mut text = Zeroizing::default();
+            let rest = request.write(&mut text);
+            let text = [&text[..], rest].concat();
+            let head = text.windows(4).position(|end| end == b"\r\n\r\n").expect("a head ends");
+            Ok([br#"{"flag":{"key":"on","payload":"#, &text[head + 4..], b"}}"].concat())
+        }
         Fate::AnswersNonsense => Ok(b"[]".to_vec()),
         Fate::Says(status) => {
             let retry_after = (status == 429).then_some(Duration::from_millis(30));

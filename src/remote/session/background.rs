@@ -15,6 +15,7 @@ use crate::machine::sync::thread;
 use crate::model::User;
 use crate::remote::options::FetchOptions;
 use crate::remote::pending::{Line, Pending, Teller};
+use crate::remote::vardata::Vardata;
 use crate::rules::dispatch::{Decided, Id, Run};
 use crate::rules::error::Error;
 use crate::rules::fetch::{Fetch, Refusal, Step};
@@ -80,8 +81,9 @@ impl Session {
             if pending.switch().is_fired() {
                 return Err(Error::canceled());
             }
-            let (result, timings) =
-                leased.exchange(bounds, &pending.user, &pending.options, &stop)?;
+            let (user, options) = (&*pending.user, &pending.options);
+            let request = Vardata { template: &self.template, user, options };
+            let (result, timings) = leased.exchange(bounds, &request, &stop)?;
             let result = result.and_then(|body| self.decode(body, bounds.until, &mut stop));
             Ok((result, timings))
         });

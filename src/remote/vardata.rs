@@ -1,5 +1,5 @@
-//! The request on the wire: what is the same for every fetch of a client, written once, and what one
-//! fetch adds.
+//! The request for variants on the wire: what is the same for every fetch of a client, written once, and
+//! what one fetch adds.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -7,11 +7,12 @@ use std::io::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Uri;
+use http::uri::Scheme;
 use zeroize::Zeroizing;
 
-use super::proxy::{self, Proxy};
 use crate::remote::options::FetchOptions;
 use crate::rules::error::Error;
+use crate::transport::{Forwarding, Request, USER_AGENT};
 
 /// A body up to this size leaves in one piece with its head.
 const JOINED_BYTES: usize = 16 << 10;
@@ -42,11 +43,11 @@ impl Template {
     }
 
     /// Writes the request for a proxy that forwards it, with the whole URL (RFC 9112, section 3.2.2).
-    pub fn forward_by(&mut self, api_key: &str, proxy: &Proxy) {
+    pub fn forward_by(&mut self, api_key: &str, proxy: Forwarding<'_>) {
         self.write(api_key, Some(proxy));
     }
 
-    fn write(&mut self, api_key: &str, forwarded_by: Option<&Proxy>) {
+    fn write(&mut self, api_key: &str, forwarded_by: Option<Forwarding<'_>>) {
         let uri = &self.uri;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let host = host(uri);
@@ -59,12 +60,12 @@ impl Template {
             "POST {origin}{path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Api-Key {api_key}\r\n\
              content-type: application/json;charset=utf-8\r\naccept: application/json\r\n\
              accept-encoding: gzip\r\nuser-agent: {}\r\n",
-            super::USER_AGENT
+            USER_AGENT
         );
         out.extend_from_slice(text.as_bytes());
-        if let Some(authorization) = forwarded_by.and_then(|proxy| proxy.authorization.as_ref()) {
+        if let Some(authorization) = forwarded_by.and_then(|proxy| proxy.authorization) {
             out.reserve_exact(authorization.len() + 32);
-            let _ = write!(out, "proxy-authorization: {}\r\n", authorization.as_str());
+            let _ = write!(out, "proxy-authorization: {authorization}\r\n");
         }
         self.opening = Zeroizing::new(out);
     }
@@ -106,10 +107,28 @@ impl Template {
     }
 }
 
+/// One fetch's request.
+pub struct Vardata<'a> {
+    pub template: &'a Template,
+    pub user: &'a [u8],
+    pub options: &'a FetchOptions,
+}
+
+impl Request for Vardata<'_> {
+    fn write(&self, out: &mut Zeroizing<Vec<u8>>) -> &[u8] {
+        self.template.request(self.user, self.options, out)
+    }
+
+    /// Not where an exposure would count twice.
+    fn may_repeat_what_was_sent(&self) -> bool {
+        self.options.tracks_exposure != Some(true)
+    }
+}
+
 /// Whom a request is for: the port too, unless it is the scheme's own (RFC 9110, section 7.2).
 fn host(uri: &Uri) -> String {
     let host = uri.host().unwrap_or_default();
-    let of_scheme = if proxy::is_https(uri) { 443 } else { 80 };
+    let of_scheme = if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
     match uri.port_u16().filter(|&port| port != of_scheme) {
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
