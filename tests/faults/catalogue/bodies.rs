@@ -315,7 +315,8 @@ pub fn json() -> Vec<Fault> {
         }),
         well("a text of 7 MB", &large("\"x", "x", "\"")),
         well("a number of 7 MB", &large("1", "0", "")),
-        well("a list of 3 500 000 values", &large("[1", ",1", "]")),
+        // What Go makes of them takes it a second where others work beside it.
+        well("a list of 3 500 000 values", &large("[1", ",1", "]")).bound_millis(5000),
         invalid("larger than the limit", &format!("{GOOD_BODY}{}", " ".repeat(3000)))
             .settings(json!({"max_response_bytes": 2000})),
         well("no variants", "{}"),
