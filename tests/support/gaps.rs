@@ -20,12 +20,12 @@ const BYTES: [(&str, u64); 8] = [
     // The kernel's copies and its own work for each packet, which only the time tells.
     ("received", 512 << 10),
     ("sent", 512 << 10),
-    // Ciphers, where the processor has none: some 30.
+    // Not counted, but allowed 40: what ciphers take where the processor has none.
     ("decrypted", 256 << 10),
     ("encrypted", 256 << 10),
     // Trailers of six bytes, in `Framing::skip`: 50.
     ("framed", 128 << 10),
-    // Copied; unpacked from gzip at most 20.
+    // Not counted, but allowed 20: copied, or unpacked from gzip.
     ("body", 512 << 10),
     // One text of escapes, in `Session::decode`: 39; lists in a payload: 42.
     ("decoded", 224 << 10),
