@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::Instant;
 
-use experiment::model::{Pace, Variants};
+use experiment::model::{Checkpoint, Variants};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -46,7 +46,7 @@ fn measure(driver: &str, count: u32, body: &[u8], decode: fn(Vec<u8>) -> usize) 
 }
 
 fn ours(body: Vec<u8>) -> usize {
-    let decoded = Variants::decode(body, Pace::unhurried()).expect("the body is an answer");
+    let decoded = Variants::decode(body, Checkpoint::unhurried()).expect("the body is an answer");
     black_box(&decoded.variants).len()
 }
 

@@ -4,13 +4,13 @@
 
 use std::collections::HashSet;
 
-use experiment::model::{Decoded, Pace, Text, Undecoded, Variant, Variants};
+use experiment::model::{Decoded, Checkpoint, Text, Undecoded, Variant, Variants};
 use experiment_fuzz::json::{self, Members, Unread};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value};
 
 fuzz_target!(|body: &[u8]| {
-    let decoded = Variants::decode(body.to_vec(), Pace::while_told(&mut |_| true));
+    let decoded = Variants::decode(body.to_vec(), Checkpoint::while_told(&mut |_| true));
     match (json::members(body), decoded) {
         (Ok(members), Ok(decoded)) => compare(&members, &decoded),
         (Err(Unread::Beyond), Ok(decoded)) => read(&decoded.variants),
@@ -39,7 +39,7 @@ fn read(variants: &Variants) {
     assert!(variants.at(variants.len()).is_none());
     c_string(variants.json());
     assert!(json::is_compact(variants.json().as_str()));
-    let again = Variants::decode(variants.json().as_bytes().to_vec(), Pace::unhurried());
+    let again = Variants::decode(variants.json().as_bytes().to_vec(), Checkpoint::unhurried());
     let again = again.expect("what it writes it reads");
     assert_eq!((again.variants.len(), again.skipped), (variants.len(), 0));
     assert_eq!(again.variants.json().as_str(), variants.json().as_str());

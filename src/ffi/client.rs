@@ -18,7 +18,7 @@ use super::user::exp_user;
 use super::variants::{Fetched, exp_variants};
 use crate::client::{self, Client};
 use crate::config;
-use crate::machine::contain::contain;
+use crate::machine::catch::catch;
 use crate::machine::logger::{Level, Logger};
 use crate::rules::error::{Error, Status};
 use crate::tag::Tag;
@@ -216,7 +216,7 @@ thread_local! {
 /// Runs a call that may call the host back; a defect in it is logged.
 pub fn inside<T>(client: &Arc<Handle<exp_client>>, call: impl FnOnce() -> T) -> Result<T, Error> {
     let entered = INSIDE.try_with(|clients| clients.borrow_mut().push(address(client)));
-    let result = contain(call);
+    let result = catch(call);
     if entered.is_ok() {
         // At the very end of a thread the list may have gone meanwhile.
         let _ = INSIDE.try_with(|clients| clients.borrow_mut().pop());

@@ -12,7 +12,7 @@ use super::abi::status::exp_status;
 use super::abi::text::{Chars, Terminated};
 use super::options::{UserData, required_bool};
 use crate::config::{Config, NO_LIMIT, Zone};
-use crate::machine::contain::outside;
+use crate::machine::catch::outside;
 use crate::machine::logger::{Level, Sink};
 use crate::rules::deadline::Limit;
 use crate::rules::error::Error;

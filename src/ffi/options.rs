@@ -12,7 +12,7 @@ use super::abi::text::Chars;
 use super::cancel::exp_cancel;
 use crate::config;
 use crate::machine::cancel::Hook;
-use crate::machine::contain::outside;
+use crate::machine::catch::outside;
 use crate::remote::options::FetchOptions;
 use crate::rules::error::Error;
 use crate::tag::Tag;

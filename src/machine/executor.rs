@@ -5,8 +5,8 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::machine::catch::catch;
 use crate::machine::clock;
-use crate::machine::contain::contain;
 use crate::machine::sync::atomic::{AtomicUsize, Ordering};
 use crate::machine::sync::thread::{self, JoinHandle};
 use crate::machine::sync::{Condvar, Mutex};
@@ -134,7 +134,7 @@ impl Executor {
 /// What a thread runs. A defect outside of exchanges and callbacks, which have guards of their own,
 /// ends the thread; it is logged, and printed nowhere.
 fn guarded<W: Work>(work: &Arc<W>, run: impl FnOnce(Arc<W>)) {
-    if let Err(defect) = contain(|| run(Arc::clone(work))) {
+    if let Err(defect) = catch(|| run(Arc::clone(work))) {
         work.log_defect(&defect);
     }
 }

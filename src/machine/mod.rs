@@ -2,13 +2,13 @@
 
 pub mod alarm;
 pub mod cancel;
+pub mod catch;
 #[cfg(not(feature = "simulation"))]
 pub mod clock;
 #[cfg(feature = "simulation")]
 #[path = "../../tests/simulation/clock.rs"]
 pub mod clock;
 pub mod completions;
-pub mod contain;
 pub mod executor;
 pub mod gaps;
 pub mod logger;

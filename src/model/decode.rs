@@ -8,11 +8,11 @@ use std::sync::Arc;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::checkpoint::{Checkpoint, Stopped};
 use super::index::{Index, Unindexed};
 use super::invalid::{Invalid, Kind};
 use super::json::{self, MAX_DEPTH};
 use super::large::{LARGE, PIECE, Reader};
-use super::pace::{Pace, Stopped};
 use super::text::{Span, Texts};
 use super::variant::{Answer, SUBJECT, Spans, Variant, Variants};
 
@@ -49,19 +49,19 @@ impl Variants {
     ///
     /// Entries that are no objects are left out and counted, as if they had not been sent. Of
     /// several entries for one flag the last one counts, and so it does for fields.
-    pub fn decode(body: Vec<u8>, pace: Pace) -> Result<Decoded, Undecoded> {
+    pub fn decode(body: Vec<u8>, checkpoint: Checkpoint) -> Result<Decoded, Undecoded> {
         let piece = (body.len() >= LARGE).then_some(PIECE);
-        Variants::decode_by(body, piece, pace)
+        Variants::decode_by(body, piece, checkpoint)
     }
 
     /// In pieces of that size, or in one go.
     fn decode_by(
         body: Vec<u8>,
         piece: Option<usize>,
-        mut pace: Pace,
+        mut checkpoint: Checkpoint,
     ) -> Result<Decoded, Undecoded> {
-        let body = text(body, &mut pace)?;
-        let mut decoder = Decoder::new(body.len(), &mut pace)?;
+        let body = text(body, &mut checkpoint)?;
+        let mut decoder = Decoder::new(body.len(), &mut checkpoint)?;
         match piece {
             None => decoder.read(&body)?,
             Some(piece) => decoder.read_in_pieces(&body, piece)?,
@@ -69,23 +69,23 @@ impl Variants {
         let Decoder { texts, mut entries, skipped, .. } = decoder;
         debug_assert!(texts.bytes() <= body.len());
         let sent = entries.len() + skipped;
-        let by_flag_key = keep_last_of_each(&mut entries, &texts, &mut pace)?;
+        let by_flag_key = keep_last_of_each(&mut entries, &texts, &mut checkpoint)?;
         let is_answer = entries.len() == sent;
-        let variants = variants(Answer::new(body, texts), entries, &mut pace)?;
+        let variants = variants(Answer::new(body, texts), entries, &mut checkpoint)?;
         Ok(Decoded { variants: Variants::new(variants, by_flag_key, is_answer), skipped })
     }
 }
 
 /// A body as text. To look whether a large one is text takes long by itself, and is done in pieces.
-fn text(body: Vec<u8>, pace: &mut Pace) -> Result<String, Undecoded> {
-    if body.len() <= Pace::INTERVAL {
+fn text(body: Vec<u8>, checkpoint: &mut Checkpoint) -> Result<String, Undecoded> {
+    if body.len() <= Checkpoint::INTERVAL {
         return String::from_utf8(body).map_err(|error| not_utf8(error.utf8_error(), 0));
     }
     let mut text = String::new();
     text.try_reserve_exact(body.len()).map_err(|_| out_of_memory(body.len()))?;
     while text.len() < body.len() {
         let rest = &body[text.len()..];
-        let piece = &rest[..rest.len().min(Pace::INTERVAL)];
+        let piece = &rest[..rest.len().min(Checkpoint::INTERVAL)];
         let valid = match str::from_utf8(piece) {
             Ok(valid) => valid,
             // A character that does not end in this piece begins the next.
@@ -95,7 +95,7 @@ fn text(body: Vec<u8>, pace: &mut Pace) -> Result<String, Undecoded> {
             Err(error) => return Err(not_utf8(error, text.len())),
         };
         text.push_str(valid);
-        pace.spent(valid.len())?;
+        checkpoint.spent(valid.len())?;
     }
     Ok(text)
 }
@@ -109,7 +109,7 @@ fn not_utf8(error: Utf8Error, before: usize) -> Undecoded {
 fn keep_last_of_each(
     entries: &mut Vec<Spans>,
     texts: &Texts,
-    pace: &mut Pace,
+    checkpoint: &mut Checkpoint,
 ) -> Result<Index, Undecoded> {
     loop {
         let flag_key_at = |at: usize| texts.bytes_of(entries[at].flag_key);
@@ -120,7 +120,7 @@ fn keep_last_of_each(
                 earlier.push(at);
             }
         };
-        let index = Index::of(entries.len(), flag_key_at, remember, pace);
+        let index = Index::of(entries.len(), flag_key_at, remember, checkpoint);
         let index = index.map_err(|why| match why {
             Unindexed::Stopped => Undecoded::Stopped,
             Unindexed::OutOfMemory => out_of_memory(entries.len() * size_of::<u32>()).into(),
@@ -137,7 +137,7 @@ fn keep_last_of_each(
         earlier.into_iter().for_each(|at| kept[at] = false);
         let mut left = 0;
         for at in 0..entries.len() {
-            pace.spent(size_of::<Spans>())?;
+            checkpoint.spent(size_of::<Spans>())?;
             if kept[at] {
                 entries[left] = entries[at];
                 left += 1;
@@ -150,14 +150,14 @@ fn keep_last_of_each(
 fn variants(
     answer: Arc<Answer>,
     entries: Vec<Spans>,
-    pace: &mut Pace,
+    checkpoint: &mut Checkpoint,
 ) -> Result<Vec<Variant>, Undecoded> {
     let mut variants = Vec::new();
     // Where `Vec` would abort: an answer may be large.
     let reserved = variants.try_reserve_exact(entries.len());
     reserved.map_err(|_| out_of_memory(entries.len() * size_of::<Variant>()))?;
     for spans in entries {
-        pace.spent(size_of::<Variant>())?;
+        checkpoint.spent(size_of::<Variant>())?;
         variants.push(Variant::new(Arc::clone(&answer), spans));
     }
     Ok(variants)
@@ -172,7 +172,7 @@ pub(super) struct Decoder<'w, 'a> {
     pub texts: Texts,
     entries: Vec<Spans>,
     skipped: usize,
-    pace: &'w mut Pace<'a>,
+    checkpoint: &'w mut Checkpoint<'a>,
     /// The second pass, which takes what the first one may leave to it.
     careful: bool,
     /// Why the pass was stopped, if it was not the parser that did it.
@@ -188,13 +188,20 @@ pub(super) enum Fault {
 impl<'w, 'a> Decoder<'w, 'a> {
     /// The texts of a body never need more room than the body: escapes are longer than what they
     /// stand for, and each text's NUL has the quotes or the colon that are left out.
-    fn new(body_bytes: usize, pace: &'w mut Pace<'a>) -> Result<Self, Invalid> {
+    fn new(body_bytes: usize, checkpoint: &'w mut Checkpoint<'a>) -> Result<Self, Invalid> {
         if body_bytes > Texts::MAX_BYTES {
             let limit = Texts::MAX_BYTES;
             return Err(Invalid::new(SUBJECT, Kind::TooLarge { bytes: body_bytes, limit }));
         }
         let texts = Texts::with_capacity(body_bytes).map_err(|_| out_of_memory(body_bytes))?;
-        Ok(Decoder { texts, entries: Vec::new(), skipped: 0, pace, careful: false, fault: None })
+        Ok(Decoder {
+            texts,
+            entries: Vec::new(),
+            skipped: 0,
+            checkpoint,
+            careful: false,
+            fault: None,
+        })
     }
 
     fn read(&mut self, body: &str) -> Result<(), Undecoded> {
@@ -301,7 +308,7 @@ impl<'w, 'a> Decoder<'w, 'a> {
 
     /// So much of the body has been read.
     pub fn spend(&mut self, bytes: usize) -> Result<(), Fault> {
-        self.pace.spent(bytes).map_err(|Stopped| Fault::Stopped)
+        self.checkpoint.spent(bytes).map_err(|Stopped| Fault::Stopped)
     }
 
     fn spent<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
@@ -536,7 +543,7 @@ mod tests {
     use super::*;
 
     fn decode_asking(body: &str, mut go_on: impl FnMut() -> bool) -> Result<Decoded, Undecoded> {
-        Variants::decode(body.as_bytes().to_vec(), Pace::while_told(&mut |_| go_on()))
+        Variants::decode(body.as_bytes().to_vec(), Checkpoint::while_told(&mut |_| go_on()))
     }
 
     #[test]
@@ -566,8 +573,8 @@ mod tests {
 
     #[test]
     fn a_large_answer_is_text_or_is_told_where_it_stops_being_text() {
-        for before in Pace::INTERVAL - 20..Pace::INTERVAL + 4 {
-            let flag = "é日".repeat(Pace::INTERVAL);
+        for before in Checkpoint::INTERVAL - 20..Checkpoint::INTERVAL + 4 {
+            let flag = "é日".repeat(Checkpoint::INTERVAL);
             let body = format!(r#"{{{}"{flag}":{{"key":"on"}}}}"#, " ".repeat(before));
             let Decoded { variants, .. } = decode_asking(&body, || true).unwrap();
             assert_eq!(variants.at(0).unwrap().flag_key(), flag.as_str());
@@ -576,8 +583,9 @@ mod tests {
             body.truncate(before + 10);
             let valid_bytes = str::from_utf8(&body).map_or_else(|e| e.valid_up_to(), str::len);
             body.push(0xff);
-            body.resize(3 * Pace::INTERVAL, b' ');
-            let Err(Undecoded::Invalid(error)) = Variants::decode(body, Pace::unhurried()) else {
+            body.resize(3 * Checkpoint::INTERVAL, b' ');
+            let Err(Undecoded::Invalid(error)) = Variants::decode(body, Checkpoint::unhurried())
+            else {
                 panic!("text after {before} bytes");
             };
             assert_eq!(error.kind(), Kind::NotUtf8 { valid_bytes });
@@ -712,9 +720,9 @@ mod tests {
                 _ => {}
             }
             let piece = 12 + below(&mut state, 40);
-            let whole = Variants::decode_by(body.clone(), None, Pace::unhurried());
+            let whole = Variants::decode_by(body.clone(), None, Checkpoint::unhurried());
             good += u32::from(whole.is_ok());
-            let pieces = Variants::decode_by(body.clone(), Some(piece), Pace::unhurried());
+            let pieces = Variants::decode_by(body.clone(), Some(piece), Checkpoint::unhurried());
             let text = String::from_utf8_lossy(&body);
             assert_eq!(summary(whole), summary(pieces), "{text} in pieces of {piece}");
         }
@@ -730,10 +738,13 @@ mod tests {
                 format!(r#"{{"flag":{{"key":"on","other":{nested}}}}}"#),
                 format!(r#"{{"flag":{nested}}}"#),
             ] {
-                let whole = Variants::decode_by(body.clone().into(), None, Pace::unhurried());
+                let whole = Variants::decode_by(body.clone().into(), None, Checkpoint::unhurried());
                 for piece in [1, 7, 150, 300] {
-                    let pieces =
-                        Variants::decode_by(body.clone().into(), Some(piece), Pace::unhurried());
+                    let pieces = Variants::decode_by(
+                        body.clone().into(),
+                        Some(piece),
+                        Checkpoint::unhurried(),
+                    );
                     assert_eq!(whole.is_ok(), pieces.is_ok(), "{depth} in pieces of {piece}");
                 }
             }

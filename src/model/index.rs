@@ -4,7 +4,7 @@ use std::collections::TryReserveError;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-use super::pace::{Pace, Stopped};
+use super::checkpoint::{Checkpoint, Stopped};
 
 /// Up to so many names, looking at each is faster than hashing.
 const SCANNED: usize = 8;
@@ -45,12 +45,12 @@ impl Index {
         names: usize,
         name_at: impl Fn(usize) -> &'a [u8] + Copy,
         mut earlier: impl FnMut(usize),
-        pace: &mut Pace,
+        checkpoint: &mut Checkpoint,
     ) -> Result<Self, Unindexed> {
         if names <= SCANNED {
             for at in 0..names {
                 for later in at + 1..names {
-                    if is_same(name_at(later), name_at(at), pace)? {
+                    if is_same(name_at(later), name_at(at), checkpoint)? {
                         earlier(at);
                         break;
                     }
@@ -60,8 +60,8 @@ impl Index {
         }
         let mut table = Table::with_room_for(names)?;
         for at in 0..names {
-            pace.spent(size_of::<u32>())?;
-            table.insert(name_at(at), at, name_at, pace)?.into_iter().for_each(&mut earlier);
+            checkpoint.spent(size_of::<u32>())?;
+            table.insert(name_at(at), at, name_at, checkpoint)?.into_iter().for_each(&mut earlier);
         }
         Ok(Index { names, table: Some(table) })
     }
@@ -99,7 +99,7 @@ impl Table {
     }
 
     fn find<'a>(&self, name: &[u8], name_at: impl Fn(usize) -> &'a [u8]) -> Option<usize> {
-        let slot = self.slot_of(name, name_at, &mut Pace::unhurried());
+        let slot = self.slot_of(name, name_at, &mut Checkpoint::unhurried());
         slot.ok().and_then(|slot| position(self.slots[slot]))
     }
 
@@ -109,9 +109,9 @@ impl Table {
         name: &[u8],
         at: usize,
         name_at: impl Fn(usize) -> &'a [u8],
-        pace: &mut Pace,
+        checkpoint: &mut Checkpoint,
     ) -> Result<Option<usize>, Stopped> {
-        let slot = self.slot_of(name, name_at, pace)?;
+        let slot = self.slot_of(name, name_at, checkpoint)?;
         Ok(position(std::mem::replace(&mut self.slots[slot], at as u32 + 1)))
     }
 
@@ -120,12 +120,12 @@ impl Table {
         &self,
         name: &[u8],
         name_at: impl Fn(usize) -> &'a [u8],
-        pace: &mut Pace,
+        checkpoint: &mut Checkpoint,
     ) -> Result<usize, Stopped> {
         let mask = self.slots.len() - 1;
-        let mut slot = self.hash(name, pace)? as usize & mask;
+        let mut slot = self.hash(name, checkpoint)? as usize & mask;
         while let Some(at) = position(self.slots[slot]) {
-            if is_same(name_at(at), name, pace)? {
+            if is_same(name_at(at), name, checkpoint)? {
                 break;
             }
             slot = (slot + 1) & mask;
@@ -134,25 +134,25 @@ impl Table {
     }
 
     /// A hash looks at every byte, and a name may be as large as the answer.
-    fn hash(&self, name: &[u8], pace: &mut Pace) -> Result<u64, Stopped> {
+    fn hash(&self, name: &[u8], checkpoint: &mut Checkpoint) -> Result<u64, Stopped> {
         let mut hasher = self.keys.build_hasher();
-        for piece in name.chunks(Pace::INTERVAL) {
+        for piece in name.chunks(Checkpoint::INTERVAL) {
             hasher.write(piece);
-            pace.spent(piece.len())?;
+            checkpoint.spent(piece.len())?;
         }
         Ok(hasher.finish())
     }
 }
 
-fn is_same(a: &[u8], b: &[u8], pace: &mut Pace) -> Result<bool, Stopped> {
-    if a.len() <= Pace::INTERVAL || a.len() != b.len() {
+fn is_same(a: &[u8], b: &[u8], checkpoint: &mut Checkpoint) -> Result<bool, Stopped> {
+    if a.len() <= Checkpoint::INTERVAL || a.len() != b.len() {
         return Ok(a == b);
     }
-    for (a, b) in a.chunks(Pace::INTERVAL).zip(b.chunks(Pace::INTERVAL)) {
+    for (a, b) in a.chunks(Checkpoint::INTERVAL).zip(b.chunks(Checkpoint::INTERVAL)) {
         if a != b {
             return Ok(false);
         }
-        pace.spent(a.len())?;
+        checkpoint.spent(a.len())?;
     }
     Ok(true)
 }
@@ -168,7 +168,7 @@ mod tests {
     /// The index of `names`, and the positions whose name comes again.
     fn index<'a>(names: usize, name_at: impl Fn(usize) -> &'a [u8] + Copy) -> (Index, Vec<usize>) {
         let mut earlier = Vec::new();
-        let index = Index::of(names, name_at, |at| earlier.push(at), &mut Pace::unhurried());
+        let index = Index::of(names, name_at, |at| earlier.push(at), &mut Checkpoint::unhurried());
         (index.ok().unwrap(), earlier)
     }
 

@@ -7,25 +7,25 @@
 //!   `Object` of `object.rs`).
 //! - [`Variants`], [`Variant`]: the service's answer (`variant.rs`), whose texts are [`Text`]s that
 //!   C can read in place (`text.rs`). How a body is read is in `decode.rs`, and in `large.rs` if it is
-//!   large; how a flag is found in `index.rs`, and who may end work that takes long in `pace.rs`.
+//!   large; how a flag is found in `index.rs`, and who may end work that takes long in `checkpoint.rs`.
 //! - [`Invalid`]: what was wrong with a piece of JSON (`invalid.rs`).
 //! - `json.rs`: what all of them need of raw JSON.
 
+mod checkpoint;
 mod decode;
 mod index;
 mod invalid;
 mod json;
 mod large;
 mod object;
-mod pace;
 mod text;
 mod user;
 mod variant;
 
+pub use checkpoint::Checkpoint;
 pub use decode::{Decoded, Undecoded};
 pub use invalid::{Invalid, Kind};
 pub use json::MAX_DEPTH;
-pub use pace::Pace;
 pub use text::Text;
 pub use user::{MAX_USER_BYTES, User};
 pub use variant::{Variant, Variants};

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
+use super::checkpoint::Checkpoint;
 use super::index::Index;
 use super::json;
-use super::pace::Pace;
 use super::text::{Span, Text, Texts};
 use crate::machine::logger::Logger;
 use crate::tag::Tag;
@@ -168,7 +168,7 @@ impl Variants {
     pub fn filter_deployed(&self) -> Variants {
         let variants: Vec<Variant> = self.iter().filter(|v| v.is_deployed()).cloned().collect();
         let flag_key_at = |at: usize| variants[at].flag_key_bytes();
-        let index = Index::of(variants.len(), flag_key_at, |_| {}, &mut Pace::unhurried());
+        let index = Index::of(variants.len(), flag_key_at, |_| {}, &mut Checkpoint::unhurried());
         let by_flag_key = index.unwrap_or_else(|_| Index::scanning(variants.len()));
         Variants::new(variants, by_flag_key, false)
     }

@@ -25,7 +25,7 @@ use crate::transport::{Connection, Exchange, Request, Transport};
 
 /// What is decided under the one lock of a session.
 #[derive(Debug)]
-struct Desk {
+struct State {
     dispatch: Dispatch<Arc<Pending>, Arc<Bell>>,
     timer: Timer,
     /// Workers that sleep because they have nothing to do.
@@ -36,7 +36,7 @@ struct Desk {
     slept: Duration,
 }
 
-impl Desk {
+impl State {
     /// What is unused grows older while the machine sleeps, too. `slept` is for how long it has, so far.
     fn note_sleep(&mut self, slept: Duration) {
         /// What the two clocks that tell it may be apart, and no age is measured as finely.
@@ -65,7 +65,7 @@ pub struct Connections {
     /// The process they belong to.
     generation: u64,
     transport: Transport,
-    desk: Mutex<Desk>,
+    state: Mutex<State>,
     /// Signalled when there is something for a worker to run.
     work: Condvar,
     /// Where the timer sleeps.
@@ -84,7 +84,7 @@ impl Connections {
         Connections {
             generation: sys::fork_generation(),
             transport,
-            desk: Mutex::new(Desk {
+            state: Mutex::new(State {
                 dispatch: Dispatch::new(size),
                 timer: Timer::Awake,
                 idle_workers: 0,
@@ -120,9 +120,9 @@ impl Connections {
         }
         let mut bell = None;
         let answer = {
-            let mut desk = self.desk.lock();
+            let mut state = self.state.lock();
             let bell = || Arc::clone(bell.insert(Bell::new()));
-            desk.dispatch.acquire(clock::now(), until, bell)
+            state.dispatch.acquire(clock::now(), until, bell)
         };
         match self.settle(answer) {
             Ok(settled) => settled,
@@ -144,19 +144,19 @@ impl Connections {
         loop {
             let stopped = stop.sleep(bell, until);
             if self.are_inherited() {
-                // In a child that the hook forked nobody may let go of the desk.
+                // In a child that the hook forked nobody may let go of the state.
                 return Err(Refusal::Failed(Error::canceled()));
             }
-            let mut desk = self.desk.lock();
+            let mut state = self.state.lock();
             let now = clock::now();
             if stopped {
-                let bells = desk.dispatch.withdraw(now, ticket);
-                self.leave(desk, bells);
+                let bells = state.dispatch.withdraw(now, ticket);
+                self.unlock_and_wake(state, bells);
                 return Err(Refusal::Failed(Error::canceled()));
             }
-            let bells = desk.dispatch.advance(now);
-            let answer = desk.dispatch.collect(ticket);
-            self.leave(desk, bells);
+            let bells = state.dispatch.advance(now);
+            let answer = state.dispatch.collect(ticket);
+            self.unlock_and_wake(state, bells);
             ticket = match self.settle(answer) {
                 Ok(settled) => return settled,
                 Err(ticket) => ticket,
@@ -178,13 +178,13 @@ impl Connections {
     fn give_back(&self, lease: Lease) {
         let slot = lease.slot();
         let warm = self.places[slot].lock().as_ref().is_some_and(Connection::is_open);
-        let mut desk = self.desk.lock();
+        let mut state = self.state.lock();
         let now = clock::now();
         // Before: what comes back now is not old.
-        desk.note_sleep(clock::slept());
-        let bells = desk.dispatch.release(now, lease, warm);
-        let unused = self.take_unused(&mut desk, now);
-        self.leave(desk, bells);
+        state.note_sleep(clock::slept());
+        let bells = state.dispatch.release(now, lease, warm);
+        let unused = self.take_unused(&mut state, now);
+        self.unlock_and_wake(state, bells);
         self.close_all(unused);
         if self.closing.is_fired() {
             self.clear(slot, CloseReason::Shutdown);
@@ -202,9 +202,9 @@ impl Connections {
 
     /// Takes out of reach, under the lock, the connections that nobody has used for too long; all
     /// unused ones, once closing.
-    fn take_unused(&self, desk: &mut Desk, now: Instant) -> Vec<Connection> {
+    fn take_unused(&self, state: &mut State, now: Instant) -> Vec<Connection> {
         let idle_for = if self.closing.is_fired() { Duration::ZERO } else { self.idle_timeout };
-        let slots = desk.dispatch.reap(now, idle_for);
+        let slots = state.dispatch.reap(now, idle_for);
         slots.into_iter().filter_map(|slot| self.places[slot].lock().take()).collect()
     }
 
@@ -220,188 +220,188 @@ impl Connections {
     pub fn close(&self) {
         // First of all, so that whoever gives a lease back after this keeps no connection.
         self.closing.fire();
-        let mut desk = self.desk.lock();
+        let mut state = self.state.lock();
         let now = clock::now();
-        let bells = desk.dispatch.close(now);
-        let unused = self.take_unused(&mut desk, now);
-        self.leave(desk, bells);
+        let bells = state.dispatch.close(now);
+        let unused = self.take_unused(&mut state, now);
+        self.unlock_and_wake(state, bells);
         self.close_all(unused);
         (0..self.places.len()).for_each(|slot| self.clear(slot, CloseReason::Shutdown));
     }
 
     /// How things stand now.
     pub fn gauges(&self) -> Gauges {
-        let desk = self.desk.lock();
-        let pool = desk.dispatch.snapshot(clock::now());
+        let state = self.state.lock();
+        let pool = state.dispatch.snapshot(clock::now());
         Gauges {
             leased: pool.leased,
             idle: pool.idle_warm,
             waiting: pool.waiting,
-            pending: desk.dispatch.pending(),
+            pending: state.dispatch.pending(),
         }
     }
 
     /// Lets an asynchronous fetch in, unless closed or `most` are pending. Says how many workers are
     /// wanted then. What is let in has to be submitted, or dismissed.
     pub fn admit(&self, most: usize) -> Result<usize, Error> {
-        let mut desk = self.desk.lock();
-        if desk.dispatch.is_closed() {
+        let mut state = self.state.lock();
+        if state.dispatch.is_closed() {
             return Err(Error::closed());
         }
-        if desk.dispatch.pending() >= most {
+        if state.dispatch.pending() >= most {
             return Err(Error::new(
                 Status::QueueFull,
                 format!("{most} fetches are already pending (max_pending_fetches)"),
             ));
         }
-        desk.dispatch.admit();
-        Ok(desk.dispatch.workers_wanted())
+        state.dispatch.admit();
+        Ok(state.dispatch.workers_wanted())
     }
 
     /// A fetch that was let in will not be submitted.
     pub fn dismiss(&self) {
-        let mut desk = self.desk.lock();
-        desk.dispatch.dismiss();
-        self.leave(desk, Vec::new());
+        let mut state = self.state.lock();
+        state.dispatch.dismiss();
+        self.unlock_and_wake(state, Vec::new());
     }
 
     /// Takes a fetch that was let in. `begin` makes its first step.
     pub fn submit(&self, pending: &Arc<Pending>, begin: impl FnOnce(Instant) -> (Fetch, Step)) {
-        let mut desk = self.desk.lock();
+        let mut state = self.state.lock();
         let now = clock::now();
         let (mut fetch, mut step) = begin(now);
         if pending.switch().is_fired() {
             step = fetch.refused(Refusal::Failed(Error::canceled()), now);
         }
-        let id = desk.dispatch.submit(now, Arc::clone(pending), fetch, step);
+        let id = state.dispatch.submit(now, Arc::clone(pending), fetch, step);
         pending.submitted_as(id);
-        self.leave(desk, Vec::new());
+        self.unlock_and_wake(state, Vec::new());
     }
 
     /// Ends an asynchronous fetch that waits for something else than its answer.
     pub fn cancel(&self, id: Id) {
-        let mut desk = self.desk.lock();
-        let bells = desk.dispatch.cancel(clock::now(), id);
-        self.leave(desk, bells);
+        let mut state = self.state.lock();
+        let bells = state.dispatch.cancel(clock::now(), id);
+        self.unlock_and_wake(state, bells);
     }
 
     /// Goes on with a fetch after its exchange, unless it was canceled meanwhile: then it ends. The
     /// worker that had it is on its way to the next.
     pub fn go_on(&self, id: Id, pending: Arc<Pending>, mut fetch: Fetch, step: Step) {
-        let mut desk = self.desk.lock();
+        let mut state = self.state.lock();
         let now = clock::now();
         // Under the lock: a cancel from now on finds the fetch in its new place.
         let step = match pending.switch().is_fired() {
             true => fetch.stopped(Error::canceled(), now),
             false => step,
         };
-        let bells = desk.dispatch.worker_ready(now);
-        desk.dispatch.go_on(now, id, pending, fetch, step);
-        self.leave(desk, bells);
+        let bells = state.dispatch.worker_ready(now);
+        state.dispatch.go_on(now, id, pending, fetch, step);
+        self.unlock_and_wake(state, bells);
     }
 
     /// A worker is on its way to look for something to run. From now on fetches are given to it:
     /// none is refused because it has not arrived yet.
     pub fn worker_comes(&self) {
-        let mut desk = self.desk.lock();
-        let bells = desk.dispatch.worker_ready(clock::now());
-        self.leave(desk, bells);
+        let mut state = self.state.lock();
+        let bells = state.dispatch.worker_ready(clock::now());
+        self.unlock_and_wake(state, bells);
     }
 
     /// The next exchange for a worker that has nothing to do; `None` when there will be none.
     pub fn next_run(&self) -> Option<Run<Arc<Pending>>> {
-        let mut desk = self.desk.lock();
+        let mut state = self.state.lock();
         loop {
-            if let Some(run) = desk.dispatch.next_run() {
+            if let Some(run) = state.dispatch.next_run() {
                 // Whoever sleeps sees to what else there is to run, and to the time.
-                desk.watched = None;
-                self.leave(desk, Vec::new());
+                state.watched = None;
+                self.unlock_and_wake(state, Vec::new());
                 return Some(run);
             }
-            if desk.dispatch.is_over() {
+            if state.dispatch.is_over() {
                 return None;
             }
-            desk = self.idle(desk);
+            state = self.idle(state);
         }
     }
 
     /// Sleeps until there may be something for a worker to do. While the timer is away, whoever is
     /// idle keeps the time, so that no fetch waits for somebody else's callback.
-    fn idle<'a>(&'a self, mut desk: MutexGuard<'a, Desk>) -> MutexGuard<'a, Desk> {
-        let watch = match desk.timer {
-            Timer::Away => desk.dispatch.next_deadline(),
+    fn idle<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let watch = match state.timer {
+            Timer::Away => state.dispatch.next_deadline(),
             Timer::Awake | Timer::SleepsUntil(_) => None,
         };
-        let watch = watch.filter(|_| is_earlier(watch, desk.watched));
-        desk.watched = watch.or(desk.watched);
-        desk.idle_workers += 1;
-        desk = match watch {
-            Some(until) => self.work.wait_until(desk, until),
-            None => self.work.wait(desk),
+        let watch = watch.filter(|_| is_earlier(watch, state.watched));
+        state.watched = watch.or(state.watched);
+        state.idle_workers += 1;
+        state = match watch {
+            Some(until) => self.work.wait_until(state, until),
+            None => self.work.wait(state),
         };
-        desk.idle_workers -= 1;
+        state.idle_workers -= 1;
         let now = clock::now();
-        if watch.is_some() && desk.watched == watch && watch > Some(now) {
-            desk.watched = None; // woken early: whoever sleeps next watches again
+        if watch.is_some() && state.watched == watch && watch > Some(now) {
+            state.watched = None; // woken early: whoever sleeps next watches again
         }
-        if desk.watched.is_some_and(|until| until <= now) {
-            desk.watched = None;
-            let bells = desk.dispatch.advance(now);
-            self.leave(desk, bells);
-            desk = self.desk.lock();
+        if state.watched.is_some_and(|until| until <= now) {
+            state.watched = None;
+            let bells = state.dispatch.advance(now);
+            self.unlock_and_wake(state, bells);
+            state = self.state.lock();
         }
-        desk
+        state
     }
 
     /// Decides what time decides, until there is something to deliver; `None` when nothing will
     /// come any more.
     pub fn next_decided(&self) -> Option<Decided<Arc<Pending>>> {
-        let mut desk = self.desk.lock();
+        let mut state = self.state.lock();
         loop {
-            desk.timer = Timer::Awake;
+            state.timer = Timer::Awake;
             let now = clock::now();
-            let mut bells = desk.dispatch.advance(now);
-            bells.extend(self.end_fired(&mut desk, now));
-            if !bells.is_empty() || desk.dispatch.has_runnable() {
-                self.leave(desk, bells);
-                desk = self.desk.lock();
+            let mut bells = state.dispatch.advance(now);
+            bells.extend(self.end_fired(&mut state, now));
+            if !bells.is_empty() || state.dispatch.has_runnable() {
+                self.unlock_and_wake(state, bells);
+                state = self.state.lock();
             }
-            if let Some(decided) = desk.dispatch.next_decided() {
-                desk.timer = Timer::Away;
-                self.leave(desk, Vec::new());
+            if let Some(decided) = state.dispatch.next_decided() {
+                state.timer = Timer::Away;
+                self.unlock_and_wake(state, Vec::new());
                 return Some(decided);
             }
-            if desk.dispatch.is_over() {
+            if state.dispatch.is_over() {
                 return None;
             }
-            let until = desk.dispatch.next_deadline();
-            desk.timer = Timer::SleepsUntil(until);
-            drop(desk);
+            let until = state.dispatch.next_deadline();
+            state.timer = Timer::SleepsUntil(until);
+            drop(state);
             self.alarm.sleep(until.map_or(Deadline::NEVER, Deadline::at));
-            desk = self.desk.lock();
+            state = self.state.lock();
         }
     }
 
     /// Ends the fetches that wait and whose switch has fired.
-    fn end_fired(&self, desk: &mut Desk, now: Instant) -> Vec<Arc<Bell>> {
+    fn end_fired(&self, state: &mut State, now: Instant) -> Vec<Arc<Bell>> {
         let fired = match self.alarm.take() {
             Noted::These(fired) => fired,
-            Noted::All => desk.dispatch.those_that_wait(|pending| pending.switch().is_fired()),
+            Noted::All => state.dispatch.those_that_wait(|pending| pending.switch().is_fired()),
         };
-        fired.into_iter().flat_map(|id| desk.dispatch.cancel(now, id)).collect()
+        fired.into_iter().flat_map(|id| state.dispatch.cancel(now, id)).collect()
     }
 
     /// Someone is about to be told of an outcome. Before that, so that they can submit the next fetch
     /// even if only one may be pending.
     pub fn tell(&self) {
-        let mut desk = self.desk.lock();
-        desk.dispatch.tell();
-        self.leave(desk, Vec::new());
+        let mut state = self.state.lock();
+        state.dispatch.tell();
+        self.unlock_and_wake(state, Vec::new());
     }
 
     /// Someone has been told.
     pub fn told(&self) {
-        self.desk.lock().dispatch.told();
+        self.state.lock().dispatch.told();
     }
 
     /// A lease that the dispatch granted, for a worker.
@@ -409,23 +409,23 @@ impl Connections {
         Leased { connections: self, lease: Some(lease) }
     }
 
-    /// Unlocks the desk and wakes whom its state concerns.
-    fn leave(&self, desk: MutexGuard<'_, Desk>, bells: Vec<Arc<Bell>>) {
-        let is_over = desk.dispatch.is_over();
-        let mut for_worker = desk.dispatch.has_runnable();
+    /// Unlocks the state and wakes whom its state concerns.
+    fn unlock_and_wake(&self, state: MutexGuard<'_, State>, bells: Vec<Arc<Bell>>) {
+        let is_over = state.dispatch.is_over();
+        let mut for_worker = state.dispatch.has_runnable();
         let mut for_timer = false;
-        match desk.timer {
+        match state.timer {
             Timer::Awake => {}
             Timer::SleepsUntil(until) => {
-                let next = desk.dispatch.next_deadline();
-                for_timer = desk.dispatch.has_decided() || is_earlier(next, until);
+                let next = state.dispatch.next_deadline();
+                for_timer = state.dispatch.has_decided() || is_earlier(next, until);
             }
             Timer::Away => {
-                let next = desk.dispatch.next_deadline();
-                for_worker |= desk.idle_workers > 0 && is_earlier(next, desk.watched);
+                let next = state.dispatch.next_deadline();
+                for_worker |= state.idle_workers > 0 && is_earlier(next, state.watched);
             }
         }
-        drop(desk);
+        drop(state);
         if is_over {
             self.work.notify_all();
             self.alarm.wake();
@@ -502,7 +502,7 @@ mod tests {
     #[test]
     fn what_is_unused_grows_older_by_what_the_machine_sleeps_once() {
         const IDLE: Duration = Duration::from_secs(30);
-        let mut desk = Desk {
+        let mut state = State {
             dispatch: Dispatch::new(NonZeroUsize::MIN),
             timer: Timer::Awake,
             idle_workers: 0,
@@ -510,14 +510,14 @@ mod tests {
             slept: Duration::from_secs(5),
         };
         let now = clock::now();
-        let answer = desk.dispatch.acquire(now, Deadline::NEVER, || unreachable!("one is free"));
+        let answer = state.dispatch.acquire(now, Deadline::NEVER, || unreachable!("one is free"));
         let Answer::Leased(lease) = answer else { unreachable!("one is free") };
-        assert!(desk.dispatch.release(now, lease, true).is_empty());
+        assert!(state.dispatch.release(now, lease, true).is_empty());
         for slept in [5, 20, 20, 34] {
-            desk.note_sleep(Duration::from_secs(slept));
-            assert!(desk.dispatch.reap(now, IDLE).is_empty(), "{slept}");
+            state.note_sleep(Duration::from_secs(slept));
+            assert!(state.dispatch.reap(now, IDLE).is_empty(), "{slept}");
         }
-        desk.note_sleep(Duration::from_secs(35));
-        assert_eq!(desk.dispatch.reap(now, IDLE).len(), 1);
+        state.note_sleep(Duration::from_secs(35));
+        assert_eq!(state.dispatch.reap(now, IDLE).len(), 1);
     }
 }

@@ -1,7 +1,7 @@
 //! What an answer of the service comes to: its variants, or why it has none.
 
 use crate::machine::gaps::{self, Work};
-use crate::model::{Pace, Undecoded, Variants};
+use crate::model::{Checkpoint, Undecoded, Variants};
 use crate::rules::error::{Error, Status};
 use crate::rules::fetch::TOO_LONG_TO_DECODE;
 use crate::rules::metrics::Metrics;
@@ -18,7 +18,7 @@ pub fn decode(
         gaps::look();
         go_on()
     };
-    let decoded = Variants::decode(body, Pace::while_told(&mut asked));
+    let decoded = Variants::decode(body, Checkpoint::while_told(&mut asked));
     let decoded = decoded.map_err(|undecoded| match undecoded {
         Undecoded::Stopped => Error::timeout(Phase::Body, TOO_LONG_TO_DECODE),
         Undecoded::Invalid(invalid) => {

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use crate::machine::alarm::Alarm;
 use crate::machine::cancel::{Attached, Cancel, Ring};
+use crate::machine::catch::catch;
 use crate::machine::clock;
 use crate::machine::completions::Completions;
-use crate::machine::contain::contain;
 use crate::machine::gaps;
 use crate::machine::logger::Logger;
 use crate::machine::sync::atomic::{AtomicU64, Ordering};
@@ -162,7 +162,7 @@ impl Pending {
                 *self.outcome.lock() = Outcome::BeingTold(thread::current().id());
                 let result = {
                     let _host = gaps::outside();
-                    contain(|| callback(fetched))
+                    catch(|| callback(fetched))
                 };
                 // In a child that the callback forked, other threads' locks may be held for ever.
                 if !self.is_inherited() {

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use super::exchange_state::ExchangeState;
 use crate::machine::cancel::Bell;
+use crate::machine::catch::catch;
 use crate::machine::clock;
-use crate::machine::contain::contain;
 use crate::machine::logger::{Level, Logger};
 use crate::machine::sync::Mutex;
 use crate::machine::sys::{self, Lookup};
@@ -181,7 +181,7 @@ impl Resolver {
         let (resolver, name) = (Arc::clone(self), host.to_owned());
         let thread = sys::spawn("exp-resolve", STACK_BYTES, move || {
             // The others are not to wait for a thread that is gone.
-            let found = contain(|| (resolver.lookup)(&name))
+            let found = catch(|| (resolver.lookup)(&name))
                 .unwrap_or_else(|defect| Err(io::Error::other(defect)));
             resolver.finish(&name, number, found);
         });

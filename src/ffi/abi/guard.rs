@@ -4,13 +4,13 @@
 use super::failure::{Failure, exp_error};
 use super::handle::Out;
 use super::status::exp_status;
-use crate::machine::contain::contain;
+use crate::machine::catch::catch;
 use crate::machine::sys::uncanceled;
 use crate::rules::error::Error;
 
 /// Runs the body of a function that tells its failures by an error object.
 pub fn report(error_out: Out<exp_error>, body: impl FnOnce() -> Result<(), Failure>) -> exp_status {
-    let failure = match uncanceled(|| contain(body)) {
+    let failure = match uncanceled(|| catch(body)) {
         Ok(Ok(())) => return exp_status::EXP_OK,
         Ok(Err(failure)) => failure,
         Err(panic) => panic.into(),
@@ -22,7 +22,7 @@ pub fn report(error_out: Out<exp_error>, body: impl FnOnce() -> Result<(), Failu
 
 /// Runs the body of a function that tells its failures by the status alone.
 pub fn status(body: impl FnOnce() -> Result<(), Error>) -> exp_status {
-    match uncanceled(|| contain(body)) {
+    match uncanceled(|| catch(body)) {
         Ok(Ok(())) => exp_status::EXP_OK,
         Ok(Err(error)) | Err(error) => error.status.into(),
     }
@@ -37,7 +37,7 @@ pub fn action<T>(otherwise: T, body: impl FnOnce() -> Result<T, Error>) -> T {
 /// Runs the body of a function that has nothing to tell its failures by, and does nothing that is a
 /// cancellation point.
 pub fn value<T>(otherwise: T, body: impl FnOnce() -> Result<T, Error>) -> T {
-    match contain(body) {
+    match catch(body) {
         Ok(Ok(value)) => value,
         Ok(Err(_)) | Err(_) => otherwise,
     }

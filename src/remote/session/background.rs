@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak};
 
 use super::{Running, Session};
 use crate::machine::cancel::Stop;
+use crate::machine::catch::catch;
 use crate::machine::clock;
-use crate::machine::contain::contain;
 use crate::machine::executor::Work;
 use crate::machine::gaps;
 use crate::machine::sync::thread;
@@ -76,7 +76,7 @@ impl Session {
         let leased = self.connections.leased(lease);
         let bounds = fetch.leased(clock::now());
         let mut stop = Stop::new(Some(Arc::clone(pending.switch())), None);
-        let exchanged = contain(|| {
+        let exchanged = catch(|| {
             let _inside = gaps::fetch();
             if pending.switch().is_fired() {
                 return Err(Error::canceled());

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::*;
-use crate::model::Pace;
+use crate::model::Checkpoint;
 use crate::rules::deadline::Limit;
 use crate::rules::error::Status;
 use crate::rules::fetch::Rules;
@@ -25,7 +25,7 @@ fn millis(millis: u64) -> Duration {
 }
 
 fn variants() -> Variants {
-    Variants::decode(b"{}".to_vec(), Pace::unhurried()).unwrap().variants
+    Variants::decode(b"{}".to_vec(), Checkpoint::unhurried()).unwrap().variants
 }
 
 fn unavailable() -> Error {
@@ -33,16 +33,16 @@ fn unavailable() -> Error {
 }
 
 /// A dispatch whose pending fetches are numbers, and what the world around it would do.
-struct Desk {
+struct World {
     dispatch: Dispatch<u32, Arc<()>>,
     rules: Arc<Rules>,
     now: Instant,
     runs: Vec<Run<u32>>,
 }
 
-impl Desk {
+impl World {
     fn new(size: usize, schedule: Schedule) -> Self {
-        Desk {
+        World {
             dispatch: Dispatch::new(NonZeroUsize::new(size).unwrap()),
             rules: rules(schedule),
             now: Instant::now(),
@@ -114,178 +114,178 @@ impl Desk {
 
 #[test]
 fn a_fetch_runs_when_there_are_a_slot_and_a_worker_whichever_comes_last() {
-    let mut desk = Desk::new(1, schedule());
-    desk.submit(1, Limit::None);
-    assert_eq!(desk.run(), None);
-    drop(desk.worker_ready());
-    assert_eq!(desk.run(), Some(1));
-    drop(desk.worker_ready());
-    desk.submit(2, Limit::None);
-    assert_eq!(desk.run(), None);
-    assert!(desk.end(Ok(variants())).unwrap().result.is_ok());
-    assert_eq!(desk.run(), Some(2));
-    assert_eq!(desk.dispatch.pending(), 1);
+    let mut world = World::new(1, schedule());
+    world.submit(1, Limit::None);
+    assert_eq!(world.run(), None);
+    drop(world.worker_ready());
+    assert_eq!(world.run(), Some(1));
+    drop(world.worker_ready());
+    world.submit(2, Limit::None);
+    assert_eq!(world.run(), None);
+    assert!(world.end(Ok(variants())).unwrap().result.is_ok());
+    assert_eq!(world.run(), Some(2));
+    assert_eq!(world.dispatch.pending(), 1);
 }
 
 #[test]
 fn threads_and_tasks_are_served_in_the_order_in_which_they_came() {
-    let mut desk = Desk::new(1, schedule());
-    drop((desk.worker_ready(), desk.worker_ready()));
-    desk.submit(1, Limit::None);
-    assert_eq!(desk.run(), Some(1));
-    let (Answer::Waiting(first), bell) = desk.thread(millis(500)) else { panic!("a slot is out") };
-    desk.submit(2, Limit::None);
-    let (Answer::Waiting(second), _) = desk.thread(millis(500)) else { panic!("a slot is out") };
+    let mut world = World::new(1, schedule());
+    drop((world.worker_ready(), world.worker_ready()));
+    world.submit(1, Limit::None);
+    assert_eq!(world.run(), Some(1));
+    let (Answer::Waiting(first), bell) = world.thread(millis(500)) else { panic!("a slot is out") };
+    world.submit(2, Limit::None);
+    let (Answer::Waiting(second), _) = world.thread(millis(500)) else { panic!("a slot is out") };
 
-    let Run { lease, .. } = desk.runs.pop().unwrap();
-    let bells = desk.dispatch.release(desk.now, lease, true);
+    let Run { lease, .. } = world.runs.pop().unwrap();
+    let bells = world.dispatch.release(world.now, lease, true);
     assert!(bells.len() == 1 && Arc::ptr_eq(&bells[0], &bell));
-    assert_eq!(desk.run(), None, "the thread was first");
-    let Answer::Leased(lease) = desk.dispatch.collect(first) else { panic!("it was granted") };
-    assert!(desk.dispatch.release(desk.now, lease, true).is_empty());
-    assert_eq!(desk.run(), Some(2));
-    let Run { lease, .. } = desk.runs.pop().unwrap();
-    assert_eq!(desk.dispatch.release(desk.now, lease, true).len(), 1);
-    assert!(matches!(desk.dispatch.collect(second), Answer::Leased(_)));
+    assert_eq!(world.run(), None, "the thread was first");
+    let Answer::Leased(lease) = world.dispatch.collect(first) else { panic!("it was granted") };
+    assert!(world.dispatch.release(world.now, lease, true).is_empty());
+    assert_eq!(world.run(), Some(2));
+    let Run { lease, .. } = world.runs.pop().unwrap();
+    assert_eq!(world.dispatch.release(world.now, lease, true).len(), 1);
+    assert!(matches!(world.dispatch.collect(second), Answer::Leased(_)));
 }
 
 #[test]
 fn a_task_without_a_worker_keeps_its_place_and_lets_threads_pass() {
-    let mut desk = Desk::new(1, schedule());
-    desk.submit(1, Limit::None);
-    let (Answer::Leased(lease), _) = desk.thread(millis(0)) else { panic!("a slot is idle") };
-    desk.submit(2, Limit::None);
-    drop(desk.worker_ready());
-    drop(desk.dispatch.release(desk.now, lease, true));
-    assert_eq!((desk.run(), desk.run()), (Some(1), None));
+    let mut world = World::new(1, schedule());
+    world.submit(1, Limit::None);
+    let (Answer::Leased(lease), _) = world.thread(millis(0)) else { panic!("a slot is idle") };
+    world.submit(2, Limit::None);
+    drop(world.worker_ready());
+    drop(world.dispatch.release(world.now, lease, true));
+    assert_eq!((world.run(), world.run()), (Some(1), None));
 }
 
 #[test]
 fn a_wait_that_is_over_is_a_timeout_while_every_worker_is_busy() {
-    let mut desk = Desk::new(1, schedule());
-    drop(desk.worker_ready());
-    desk.submit(1, Limit::None);
-    assert_eq!(desk.run(), Some(1));
-    desk.submit(2, Limit::None);
-    desk.submit(3, Limit::millis(30));
-    assert_eq!(desk.dispatch.next_deadline(), Some(desk.now + millis(30)));
-    drop(desk.pass(millis(29)));
-    assert_eq!(desk.decided(), []);
-    drop(desk.pass(millis(1)));
-    assert_eq!(desk.decided(), [(3, Status::Timeout)]);
-    drop(desk.pass(millis(970)));
-    assert_eq!(desk.decided(), [(2, Status::Timeout)]);
-    assert_eq!(desk.dispatch.next_deadline(), None);
-    assert_eq!(desk.dispatch.pending(), 1);
+    let mut world = World::new(1, schedule());
+    drop(world.worker_ready());
+    world.submit(1, Limit::None);
+    assert_eq!(world.run(), Some(1));
+    world.submit(2, Limit::None);
+    world.submit(3, Limit::millis(30));
+    assert_eq!(world.dispatch.next_deadline(), Some(world.now + millis(30)));
+    drop(world.pass(millis(29)));
+    assert_eq!(world.decided(), []);
+    drop(world.pass(millis(1)));
+    assert_eq!(world.decided(), [(3, Status::Timeout)]);
+    drop(world.pass(millis(970)));
+    assert_eq!(world.decided(), [(2, Status::Timeout)]);
+    assert_eq!(world.dispatch.next_deadline(), None);
+    assert_eq!(world.dispatch.pending(), 1);
 }
 
 #[test]
 fn a_pause_holds_neither_a_slot_nor_a_worker_and_ends_on_time() {
-    let mut desk = Desk::new(1, Schedule { retries: 1, ..schedule() });
-    drop(desk.worker_ready());
-    desk.submit(1, Limit::None);
-    assert_eq!(desk.run(), Some(1));
-    assert!(desk.end(Err(unavailable())).is_none());
-    drop(desk.worker_ready());
-    desk.submit(2, Limit::None);
-    assert_eq!(desk.run(), Some(2), "slot and worker are free");
-    assert!(desk.end(Ok(variants())).is_some());
-    drop(desk.worker_ready());
-    drop(desk.pass(millis(499)));
-    assert_eq!(desk.run(), None);
-    drop(desk.pass(millis(1)));
-    assert_eq!(desk.run(), Some(1));
-    let failed = desk.end(Err(unavailable())).unwrap();
+    let mut world = World::new(1, Schedule { retries: 1, ..schedule() });
+    drop(world.worker_ready());
+    world.submit(1, Limit::None);
+    assert_eq!(world.run(), Some(1));
+    assert!(world.end(Err(unavailable())).is_none());
+    drop(world.worker_ready());
+    world.submit(2, Limit::None);
+    assert_eq!(world.run(), Some(2), "slot and worker are free");
+    assert!(world.end(Ok(variants())).is_some());
+    drop(world.worker_ready());
+    drop(world.pass(millis(499)));
+    assert_eq!(world.run(), None);
+    drop(world.pass(millis(1)));
+    assert_eq!(world.run(), Some(1));
+    let failed = world.end(Err(unavailable())).unwrap();
     let failed = failed.fetch.ended(failed.result);
     assert_eq!((failed.result.unwrap_err().status, failed.attempts), (Status::Network, 2));
-    assert_eq!(desk.dispatch.pending(), 0);
+    assert_eq!(world.dispatch.pending(), 0);
 }
 
 #[test]
 fn a_pause_whose_end_is_noticed_late_ended_when_it_was_due() {
-    let mut desk = Desk::new(1, Schedule { retries: 1, ..schedule() });
-    drop(desk.worker_ready());
-    desk.submit(1, Limit::None);
-    assert_eq!(desk.run(), Some(1));
-    assert!(desk.end(Err(unavailable())).is_none());
+    let mut world = World::new(1, Schedule { retries: 1, ..schedule() });
+    drop(world.worker_ready());
+    world.submit(1, Limit::None);
+    assert_eq!(world.run(), Some(1));
+    assert!(world.end(Err(unavailable())).is_none());
     // Due after 500 ms; from then on it may wait for 300 ms, which pass unnoticed too.
-    drop(desk.pass(millis(801)));
-    assert_eq!(desk.decided(), [(1, Status::Timeout)]);
+    drop(world.pass(millis(801)));
+    assert_eq!(world.decided(), [(1, Status::Timeout)]);
 }
 
 #[test]
 fn a_cancel_ends_what_waits_and_leaves_what_runs_and_what_has_ended() {
-    let mut desk = Desk::new(1, Schedule { retries: 1, ..schedule() });
-    drop(desk.worker_ready());
-    let running = desk.submit(1, Limit::None);
-    let in_line = desk.submit(2, Limit::None);
-    assert_eq!(desk.run(), Some(1));
-    drop(desk.dispatch.cancel(desk.now, running));
-    drop(desk.dispatch.cancel(desk.now, in_line));
-    assert_eq!(desk.decided(), [(2, Status::Canceled)]);
-    drop(desk.dispatch.cancel(desk.now, in_line));
-    assert!(desk.end(Err(unavailable())).is_none());
-    drop(desk.dispatch.cancel(desk.now, running));
-    assert_eq!(desk.decided(), [(1, Status::Canceled)], "in its pause");
-    drop(desk.dispatch.cancel(desk.now, 77));
-    assert_eq!((desk.decided(), desk.dispatch.pending()), (vec![], 0));
-    assert_eq!(desk.dispatch.next_deadline(), None);
+    let mut world = World::new(1, Schedule { retries: 1, ..schedule() });
+    drop(world.worker_ready());
+    let running = world.submit(1, Limit::None);
+    let in_line = world.submit(2, Limit::None);
+    assert_eq!(world.run(), Some(1));
+    drop(world.dispatch.cancel(world.now, running));
+    drop(world.dispatch.cancel(world.now, in_line));
+    assert_eq!(world.decided(), [(2, Status::Canceled)]);
+    drop(world.dispatch.cancel(world.now, in_line));
+    assert!(world.end(Err(unavailable())).is_none());
+    drop(world.dispatch.cancel(world.now, running));
+    assert_eq!(world.decided(), [(1, Status::Canceled)], "in its pause");
+    drop(world.dispatch.cancel(world.now, 77));
+    assert_eq!((world.decided(), world.dispatch.pending()), (vec![], 0));
+    assert_eq!(world.dispatch.next_deadline(), None);
 }
 
 #[test]
 fn a_cancel_after_the_wait_was_over_comes_too_late_also_if_nobody_had_noticed() {
-    let mut desk = Desk::new(1, schedule());
-    let id = desk.submit(1, Limit::None);
-    desk.now += millis(1000);
-    drop(desk.dispatch.cancel(desk.now, id));
-    assert_eq!(desk.decided(), [(1, Status::Timeout)]);
+    let mut world = World::new(1, schedule());
+    let id = world.submit(1, Limit::None);
+    world.now += millis(1000);
+    drop(world.dispatch.cancel(world.now, id));
+    assert_eq!(world.decided(), [(1, Status::Timeout)]);
 }
 
 #[test]
 fn a_cancel_of_the_first_in_line_lets_the_next_have_its_turn() {
-    let mut desk = Desk::new(1, schedule());
-    drop(desk.worker_ready());
-    desk.submit(1, Limit::None);
-    assert_eq!(desk.run(), Some(1));
-    let second = desk.submit(2, Limit::None);
-    desk.submit(3, Limit::None);
-    drop(desk.dispatch.cancel(desk.now, second));
-    drop(desk.worker_ready());
-    assert!(desk.end(Ok(variants())).is_some());
-    assert_eq!(desk.run(), Some(3));
+    let mut world = World::new(1, schedule());
+    drop(world.worker_ready());
+    world.submit(1, Limit::None);
+    assert_eq!(world.run(), Some(1));
+    let second = world.submit(2, Limit::None);
+    world.submit(3, Limit::None);
+    drop(world.dispatch.cancel(world.now, second));
+    drop(world.worker_ready());
+    assert!(world.end(Ok(variants())).is_some());
+    assert_eq!(world.run(), Some(3));
 }
 
 #[test]
 fn closing_ends_all_that_wait_and_leaves_what_runs() {
-    let mut desk = Desk::new(2, Schedule { retries: 1, ..schedule() });
-    drop((desk.worker_ready(), desk.worker_ready()));
-    desk.submit(1, Limit::None);
-    desk.submit(2, Limit::None);
-    desk.submit(3, Limit::None);
-    assert_eq!((desk.run(), desk.run(), desk.run()), (Some(1), Some(2), None));
-    assert!(desk.end(Err(unavailable())).is_none());
-    let (Answer::Leased(lease), _) = desk.thread(millis(9)) else { panic!("3 has no worker") };
-    let (Answer::Waiting(ticket), _) = desk.thread(millis(9)) else { panic!("all is out") };
-    assert_eq!(desk.dispatch.close(desk.now).len(), 1);
-    assert!(matches!(desk.dispatch.collect(ticket), Answer::Closed));
-    assert_eq!(desk.decided(), [(3, Status::Closed), (1, Status::Closed)]);
-    assert!(!desk.dispatch.is_over());
-    drop(desk.dispatch.release(desk.now, lease, true));
-    assert!(desk.end(Err(unavailable())).is_none(), "it would pause, but is closed");
-    assert_eq!(desk.decided(), [(2, Status::Closed)]);
-    assert!(desk.dispatch.is_over());
+    let mut world = World::new(2, Schedule { retries: 1, ..schedule() });
+    drop((world.worker_ready(), world.worker_ready()));
+    world.submit(1, Limit::None);
+    world.submit(2, Limit::None);
+    world.submit(3, Limit::None);
+    assert_eq!((world.run(), world.run(), world.run()), (Some(1), Some(2), None));
+    assert!(world.end(Err(unavailable())).is_none());
+    let (Answer::Leased(lease), _) = world.thread(millis(9)) else { panic!("3 has no worker") };
+    let (Answer::Waiting(ticket), _) = world.thread(millis(9)) else { panic!("all is out") };
+    assert_eq!(world.dispatch.close(world.now).len(), 1);
+    assert!(matches!(world.dispatch.collect(ticket), Answer::Closed));
+    assert_eq!(world.decided(), [(3, Status::Closed), (1, Status::Closed)]);
+    assert!(!world.dispatch.is_over());
+    drop(world.dispatch.release(world.now, lease, true));
+    assert!(world.end(Err(unavailable())).is_none(), "it would pause, but is closed");
+    assert_eq!(world.decided(), [(2, Status::Closed)]);
+    assert!(world.dispatch.is_over());
 }
 
 #[test]
 fn whoever_is_told_is_pending_no_more_but_still_keeps_a_worker_busy() {
-    let mut desk = Desk::new(1, schedule());
-    desk.submit(1, Limit::millis(0));
-    assert_eq!((desk.dispatch.pending(), desk.dispatch.workers_wanted()), (1, 1));
-    assert!(desk.dispatch.next_decided().is_some());
-    desk.dispatch.tell();
-    assert_eq!((desk.dispatch.pending(), desk.dispatch.workers_wanted()), (0, 1));
-    desk.dispatch.told();
-    assert_eq!(desk.dispatch.workers_wanted(), 0);
+    let mut world = World::new(1, schedule());
+    world.submit(1, Limit::millis(0));
+    assert_eq!((world.dispatch.pending(), world.dispatch.workers_wanted()), (1, 1));
+    assert!(world.dispatch.next_decided().is_some());
+    world.dispatch.tell();
+    assert_eq!((world.dispatch.pending(), world.dispatch.workers_wanted()), (0, 1));
+    world.dispatch.told();
+    assert_eq!(world.dispatch.workers_wanted(), 0);
 }
 
 const HISTORIES: u64 = 10_000;
@@ -341,7 +341,7 @@ struct Thread {
 /// One history: threads, tasks and workers, and what each of them must have seen.
 struct History {
     random: Random,
-    desk: Desk,
+    world: World,
     size: usize,
     workers: usize,
     idle_workers: usize,
@@ -367,7 +367,7 @@ impl History {
             ..schedule()
         };
         History {
-            desk: Desk::new(size, schedule),
+            world: World::new(size, schedule),
             size,
             random,
             workers: 0,
@@ -404,20 +404,20 @@ impl History {
             74..80 => self.thread_gives_back(),
             80..92 => {
                 let time = millis(self.random.below(8));
-                let bells = self.desk.pass(time);
+                let bells = self.world.pass(time);
                 self.ring(bells);
-                let next = self.desk.dispatch.next_deadline();
-                assert!(next.is_none_or(|next| next > self.desk.now), "overdue and undecided");
+                let next = self.world.dispatch.next_deadline();
+                assert!(next.is_none_or(|next| next > self.world.now), "overdue and undecided");
             }
             92..98 => self.cancel(),
             _ => self.close(),
         }
-        while let Some(name) = self.desk.run() {
+        while let Some(name) = self.world.run() {
             assert!(self.idle_workers > 0, "{name} runs on a worker that is not there");
             self.idle_workers -= 1;
         }
-        while let Some(decided) = self.desk.dispatch.next_decided() {
-            self.desk.told();
+        while let Some(decided) = self.world.dispatch.next_decided() {
+            self.world.told();
             self.ended(decided.pending, Some(decided.result.unwrap_err().status));
         }
         self.collect();
@@ -432,7 +432,7 @@ impl History {
             0 => Limit::millis(self.random.below(30)),
             _ => Limit::None,
         };
-        let id = self.desk.submit(self.submitted, own);
+        let id = self.world.submit(self.submitted, own);
         self.ids.push((self.submitted, id));
     }
 
@@ -440,28 +440,28 @@ impl History {
         if self.workers < self.size {
             self.workers += 1;
             self.idle_workers += 1;
-            let bells = self.desk.worker_ready();
+            let bells = self.world.worker_ready();
             self.ring(bells);
         }
     }
 
     fn end_exchange(&mut self) {
-        if self.desk.runs.is_empty() {
+        if self.world.runs.is_empty() {
             return;
         }
-        let at = self.random.below(self.desk.runs.len() as u64) as usize;
-        let Run { id, pending, mut fetch, lease } = self.desk.runs.remove(at);
-        let now = self.desk.now;
+        let at = self.random.below(self.world.runs.len() as u64) as usize;
+        let Run { id, pending, mut fetch, lease } = self.world.runs.remove(at);
+        let now = self.world.now;
         let _ = fetch.leased(now);
         let result = if self.random.below(2) == 0 { Ok(variants()) } else { Err(unavailable()) };
-        let bells = self.desk.dispatch.release(now, lease, true);
+        let bells = self.world.dispatch.release(now, lease, true);
         self.ring(bells);
         match fetch.exchanged(result, &Timings::default(), now) {
             Step::Done(result) => {
-                self.desk.told();
+                self.world.told();
                 self.ended(pending, result.err().map(|error| error.status));
             }
-            step => self.desk.dispatch.go_on(now, id, pending, fetch, step),
+            step => self.world.dispatch.go_on(now, id, pending, fetch, step),
         }
         // The worker is ready again, at once or after an eternity in a callback.
         self.workers -= 1;
@@ -472,7 +472,7 @@ impl History {
 
     fn thread(&mut self) {
         let until = millis(self.random.below(10));
-        match self.desk.thread(until) {
+        match self.world.thread(until) {
             (Answer::Leased(lease), _) => self.leases.push(lease),
             (Answer::Waiting(ticket), bell) => {
                 assert!(!self.closed);
@@ -485,14 +485,14 @@ impl History {
 
     fn thread_leaves(&mut self) {
         if let Some(thread) = self.threads.pop() {
-            let bells = self.desk.dispatch.withdraw(self.desk.now, thread.ticket);
+            let bells = self.world.dispatch.withdraw(self.world.now, thread.ticket);
             self.ring(bells);
         }
     }
 
     fn thread_gives_back(&mut self) {
         if let Some(lease) = self.leases.pop() {
-            let bells = self.desk.dispatch.release(self.desk.now, lease, true);
+            let bells = self.world.dispatch.release(self.world.now, lease, true);
             self.ring(bells);
         }
     }
@@ -502,13 +502,13 @@ impl History {
             return;
         }
         let (_, id) = self.ids[self.random.below(self.ids.len() as u64) as usize];
-        let bells = self.desk.dispatch.cancel(self.desk.now, id);
+        let bells = self.world.dispatch.cancel(self.world.now, id);
         self.ring(bells);
     }
 
     fn close(&mut self) {
         self.closed = true;
-        let bells = self.desk.dispatch.close(self.desk.now);
+        let bells = self.world.dispatch.close(self.world.now);
         self.ring(bells);
     }
 
@@ -525,7 +525,7 @@ impl History {
     /// A thread has an answer if, and only if, its bell has rung.
     fn collect(&mut self) {
         for Thread { ticket, bell, rung } in std::mem::take(&mut self.threads) {
-            match self.desk.dispatch.collect(ticket) {
+            match self.world.dispatch.collect(ticket) {
                 Answer::Leased(lease) => {
                     assert!(rung);
                     self.leases.push(lease);
@@ -547,8 +547,8 @@ impl History {
     }
 
     fn check(&mut self) {
-        let pool = self.desk.dispatch.snapshot(self.desk.now);
-        assert_eq!(pool.leased, self.leases.len() + self.desk.runs.len());
+        let pool = self.world.dispatch.snapshot(self.world.now);
+        assert_eq!(pool.leased, self.leases.len() + self.world.runs.len());
         assert!(pool.leased <= self.size);
         assert_eq!(pool.free_workers, self.idle_workers);
         let in_line = pool.waiting;
@@ -556,37 +556,37 @@ impl History {
             assert_eq!(in_line, 0, "a slot and a worker are idle while someone waits");
         }
         let open = self.submitted as usize - self.ends.len();
-        assert_eq!(self.desk.dispatch.pending(), open);
-        let places = self.desk.dispatch.waiting.len() + self.desk.runs.len();
+        assert_eq!(self.world.dispatch.pending(), open);
+        let places = self.world.dispatch.waiting.len() + self.world.runs.len();
         assert_eq!(places, open, "a fetch that has not ended is in exactly one place");
     }
 
     /// After a close, and when all that runs has come back, nothing is left.
     fn wind_up(&mut self) {
         self.close();
-        while let Some(Run { id, pending, mut fetch, lease }) = self.desk.runs.pop() {
-            let _ = fetch.leased(self.desk.now);
-            drop(self.desk.dispatch.release(self.desk.now, lease, false));
-            match fetch.exchanged(Err(unavailable()), &Timings::default(), self.desk.now) {
+        while let Some(Run { id, pending, mut fetch, lease }) = self.world.runs.pop() {
+            let _ = fetch.leased(self.world.now);
+            drop(self.world.dispatch.release(self.world.now, lease, false));
+            match fetch.exchanged(Err(unavailable()), &Timings::default(), self.world.now) {
                 Step::Done(result) => {
-                    self.desk.told();
+                    self.world.told();
                     self.ended(pending, result.err().map(|error| error.status));
                 }
-                step => self.desk.dispatch.go_on(self.desk.now, id, pending, fetch, step),
+                step => self.world.dispatch.go_on(self.world.now, id, pending, fetch, step),
             }
         }
-        assert_eq!(self.desk.run(), None);
-        while let Some(decided) = self.desk.dispatch.next_decided() {
-            self.desk.told();
+        assert_eq!(self.world.run(), None);
+        while let Some(decided) = self.world.dispatch.next_decided() {
+            self.world.told();
             self.ended(decided.pending, Some(decided.result.unwrap_err().status));
         }
         self.collect();
         assert!(self.threads.is_empty());
         for lease in std::mem::take(&mut self.leases) {
-            assert!(self.desk.dispatch.release(self.desk.now, lease, true).is_empty());
+            assert!(self.world.dispatch.release(self.world.now, lease, true).is_empty());
         }
         assert_eq!(self.ends.len(), self.submitted as usize);
-        assert!(self.desk.dispatch.is_over() && self.desk.dispatch.waiting.is_empty());
-        assert_eq!(self.desk.dispatch.next_deadline(), None);
+        assert!(self.world.dispatch.is_over() && self.world.dispatch.waiting.is_empty());
+        assert_eq!(self.world.dispatch.next_deadline(), None);
     }
 }

@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// Runs code of ours; a panic becomes an error.
-pub fn contain<T>(body: impl FnOnce() -> T) -> Result<T, Error> {
+pub fn catch<T>(body: impl FnOnce() -> T) -> Result<T, Error> {
     if cfg!(feature = "simulation") {
         return Ok(body()); // there a panic is what a test has found
     }
