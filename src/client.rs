@@ -9,7 +9,7 @@ use crate::config::{self, Config};
 use crate::machine::logger::Logger;
 use crate::model::User;
 use crate::remote::options::FetchOptions;
-use crate::remote::pending::{Pending, Teller};
+use crate::remote::pending::{Pending, Sink};
 use crate::remote::session::Session;
 use crate::rules::deadline::Limit;
 use crate::rules::error::Error;
@@ -74,12 +74,12 @@ impl Client {
         user: &User,
         options: &FetchOptions,
         token: usize,
-        teller: Teller,
+        sink: Sink,
     ) -> Result<Arc<Pending>, Error> {
-        self.session().prepare(user, options, token, teller)
+        self.session().prepare(user, options, token, sink)
     }
 
-    /// Starts a fetch. If this succeeds, its teller is told exactly once, on another thread,
+    /// Starts a fetch. If this succeeds, its sink is told exactly once, on another thread,
     /// maybe before this returns; otherwise never.
     pub fn start(&self, pending: &Arc<Pending>) -> Result<(), Error> {
         self.session().start(pending)

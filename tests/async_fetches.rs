@@ -15,7 +15,7 @@ use experiment::config::NO_LIMIT;
 use experiment::machine::completions::Completions;
 use experiment::machine::logger::Level;
 use experiment::remote::options::FetchOptions;
-use experiment::remote::pending::{Pending, Teller};
+use experiment::remote::pending::{Pending, Sink};
 use experiment::rules::deadline::{Deadline, Limit};
 use experiment::rules::error::Status;
 use mock_service::{Answer, MockService, Script};
@@ -24,7 +24,7 @@ use mock_service::{Answer, MockService, Script};
 fn start(client: &Client, options: &FetchOptions) -> (Arc<Pending>, mpsc::Receiver<Fetched>) {
     let (sender, receiver) = mpsc::channel();
     let callback = move |fetched| sender.send(fetched).unwrap();
-    let teller = Teller::Callback(Box::new(callback));
+    let teller = Sink::Callback(Box::new(callback));
     let pending = client.prepare(&user(draw()), options, 0, teller).unwrap();
     client.start(&pending).unwrap();
     (pending, receiver)
@@ -46,7 +46,7 @@ fn threads_and_asynchronous_fetches_stand_in_one_line() {
                 let client = &client;
                 scope.spawn(move || client.fetch(&named(place), &FetchOptions::default()));
             } else {
-                let teller = Teller::Callback(Box::new(|_| {}));
+                let teller = Sink::Callback(Box::new(|_| {}));
                 let prepared =
                     client.prepare(&named(place), &FetchOptions::default(), 0, teller).unwrap();
                 client.start(&prepared).unwrap();
@@ -136,7 +136,7 @@ fn a_callback_that_panics_ends_its_own_fetch_and_nothing_else() {
     let service = MockService::start(Script::service());
     let client = client(&service);
     for _ in 0..3 {
-        let teller = Teller::Callback(Box::new(|_| panic!("a test")));
+        let teller = Sink::Callback(Box::new(|_| panic!("a test")));
         let pending = client.prepare(&user(1), &FetchOptions::default(), 0, teller).unwrap();
         client.start(&pending).unwrap();
         assert!(pending.wait(Deadline::after(std::time::Instant::now(), Limit::millis(10_000))));
@@ -178,7 +178,7 @@ fn submit_some(
 ) -> usize {
     let mut refused = 0;
     for i in 0..count {
-        let teller = Teller::Completions(Arc::clone(completions));
+        let teller = Sink::Completions(Arc::clone(completions));
         let pending = client.prepare(&user(draw()), &FetchOptions::default(), 0, teller).unwrap();
         match client.start(&pending) {
             Ok(()) if i % 5 == 0 => pending.cancel(),

@@ -20,7 +20,7 @@ use experiment::machine::cancel::Cancel;
 use experiment::machine::completions::Completions;
 use experiment::model::User;
 use experiment::remote::options::FetchOptions;
-use experiment::remote::pending::Teller;
+use experiment::remote::pending::Sink;
 use experiment::rules::deadline::{Deadline, Limit};
 use mock_service::MockService;
 use serde_json::{Value, json};
@@ -173,12 +173,12 @@ impl Run {
             Way::Callback => {
                 let (tell, told) = mpsc::channel();
                 let callback = Box::new(move |fetched| tell.send(fetched).unwrap());
-                start(client, &user, &options, Teller::Callback(callback))
+                start(client, &user, &options, Sink::Callback(callback))
                     .unwrap_or_else(|| told.recv().unwrap())
             }
             Way::Completions => {
                 let completions = Completions::new().unwrap();
-                let teller = Teller::Completions(Arc::clone(&completions));
+                let teller = Sink::Completions(Arc::clone(&completions));
                 start(client, &user, &options, teller).unwrap_or_else(|| {
                     completions.wait(Deadline::NEVER);
                     completions.next().unwrap().take().ok().unwrap()
@@ -214,7 +214,7 @@ impl Run {
 }
 
 /// Starts an asynchronous fetch; what it came to, if it could not be started.
-fn start(client: &Client, user: &User, options: &FetchOptions, teller: Teller) -> Option<Fetched> {
+fn start(client: &Client, user: &User, options: &FetchOptions, teller: Sink) -> Option<Fetched> {
     let started = client.prepare(user, options, 0, teller).and_then(|it| client.start(&it));
     started.err().map(Fetched::not_begun)
 }

@@ -13,7 +13,7 @@ use std::{env, fs, thread};
 use common::*;
 use experiment::client::{Client, Fetched};
 use experiment::remote::options::FetchOptions;
-use experiment::remote::pending::{Pending, Teller};
+use experiment::remote::pending::{Pending, Sink};
 use experiment::rules::deadline::{Deadline, Limit};
 use experiment::rules::error::Status;
 use mock_service::{Answer, Keep, MockService, Script, Step};
@@ -220,7 +220,7 @@ impl Told {
 
 fn start(client: &Client, told: &Arc<Told>) -> Arc<Pending> {
     let (nonce, told) = (draw(), Arc::clone(told));
-    let teller = Teller::Callback(Box::new(move |fetched| {
+    let teller = Sink::Callback(Box::new(move |fetched| {
         let count = match told_own(&fetched, nonce) {
             Ok(()) => &told.good,
             Err(Status::Canceled) => &told.canceled,

@@ -18,7 +18,7 @@ use crate::client;
 use crate::config;
 use crate::machine::catch::outside;
 use crate::machine::clock;
-use crate::remote::pending::{NoOutcome, Pending, Teller};
+use crate::remote::pending::{NoOutcome, Pending, Sink};
 use crate::rules::deadline::Deadline;
 use crate::rules::error::{Error, Status};
 use crate::tag::Tag;
@@ -75,8 +75,8 @@ pub unsafe extern "C" fn exp_fetch_v2_async(
         start(client, user, options, data, Out::new(pending_out), Out::new(error_out), |client| {
             let callback = callback.ok_or_else(|| super::abi::handle::null("callback"))?;
             let client = Arc::clone(client);
-            let tell = move |fetched| tell(&client, callback, data, fetched);
-            Ok(Teller::Callback(Box::new(tell)))
+            let notify = move |fetched| notify(&client, callback, data, fetched);
+            Ok(Sink::Callback(Box::new(notify)))
         })
     }
 }
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn exp_fetch_v2_submit(
                     "completions was created before a fork; create another in this process",
                 ));
             }
-            Ok(Teller::Completions(Arc::clone(&completions.body)))
+            Ok(Sink::Completions(Arc::clone(&completions.body)))
         })
     }
 }
@@ -189,14 +189,14 @@ unsafe fn start(
     user_data: UserData,
     pending_out: Out<exp_pending>,
     error_out: Out<exp_error>,
-    teller: impl FnOnce(&Arc<Handle<exp_client>>) -> Result<Teller, Error>,
+    sink: impl FnOnce(&Arc<Handle<exp_client>>) -> Result<Sink, Error>,
 ) -> exp_status {
     guard::report(error_out, || {
         // SAFETY: by this function's contract.
         let (client, user, options) =
             unsafe { (hold(client.cast_const())?, snapshot(user)?, snapshot(options)?) };
         let token = user_data.get().expose_provenance();
-        let pending = client.body.prepare(&user, &options, token, teller(&client)?)?;
+        let pending = client.body.prepare(&user, &options, token, sink(&client)?)?;
         // Written before anyone can be told, and taken back if nobody will be.
         let handed_out = pending_out.set_and_keep(Arc::clone(&pending));
         client.body.start(&pending).inspect_err(|_| handed_out.take_back())?;
@@ -205,7 +205,7 @@ unsafe fn start(
 }
 
 /// Calls the host, with what the fetch came to lent to it.
-fn tell(
+fn notify(
     client: &Arc<Handle<exp_client>>,
     callback: unsafe extern "C" fn(*mut c_void, exp_status, *const exp_variants, *const exp_error),
     user_data: UserData,

@@ -59,6 +59,13 @@ enum Timer {
     Away,
 }
 
+/// How a wait for a connection stands.
+enum Settled<'a> {
+    Ended(Result<Leased<'a>, Refusal>),
+    /// To be waited for, with this ticket.
+    Waiting(Ticket),
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Connections {
@@ -125,8 +132,8 @@ impl Connections {
             state.dispatch.acquire(clock::now(), until, bell)
         };
         match self.settle(answer) {
-            Ok(settled) => settled,
-            Err(ticket) => {
+            Settled::Ended(result) => result,
+            Settled::Waiting(ticket) => {
                 let bell = bell.expect("the pool had it made, for this wait");
                 self.wait(ticket, &bell, until, stop)
             }
@@ -158,20 +165,20 @@ impl Connections {
             let answer = state.dispatch.collect(ticket);
             self.unlock_and_wake(state, bells);
             ticket = match self.settle(answer) {
-                Ok(settled) => return settled,
-                Err(ticket) => ticket,
+                Settled::Ended(result) => return result,
+                Settled::Waiting(ticket) => ticket,
             };
         }
     }
 
-    /// What the pool's answer means, or the ticket to go on waiting with.
-    fn settle(&self, answer: Answer) -> Result<Result<Leased<'_>, Refusal>, Ticket> {
-        match answer {
-            Answer::Leased(lease) => Ok(Ok(Leased { connections: self, lease: Some(lease) })),
-            Answer::Expired(snapshot) => Ok(Err(Refusal::Expired(snapshot))),
-            Answer::Closed => Ok(Err(Refusal::Failed(Error::closed()))),
-            Answer::Waiting(ticket) => Err(ticket),
-        }
+    /// What the pool's answer means.
+    fn settle(&self, answer: Answer) -> Settled<'_> {
+        Settled::Ended(match answer {
+            Answer::Leased(lease) => Ok(Leased { connections: self, lease: Some(lease) }),
+            Answer::Expired(snapshot) => Err(Refusal::Expired(snapshot)),
+            Answer::Closed => Err(Refusal::Failed(Error::closed())),
+            Answer::Waiting(ticket) => return Settled::Waiting(ticket),
+        })
     }
 
     /// Gives a lease back, and closes what has been unused for too long.
@@ -393,15 +400,15 @@ impl Connections {
 
     /// Someone is about to be told of an outcome. Before that, so that they can submit the next fetch
     /// even if only one may be pending.
-    pub fn tell(&self) {
+    pub fn begin_notifying(&self) {
         let mut state = self.state.lock();
-        state.dispatch.tell();
+        state.dispatch.begin_notifying();
         self.unlock_and_wake(state, Vec::new());
     }
 
     /// Someone has been told.
-    pub fn told(&self) {
-        self.state.lock().dispatch.told();
+    pub fn notified(&self) {
+        self.state.lock().dispatch.notified();
     }
 
     /// A lease that the dispatch granted, for a worker.

@@ -22,7 +22,7 @@ use crate::rules::error::Error;
 use crate::rules::fetch::Fetched;
 
 /// Who is told what a fetch came to.
-pub enum Teller {
+pub enum Sink {
     /// Called once, on a thread of ours.
     Callback(Box<dyn FnOnce(Fetched) + Send>),
     /// The outcome is kept here, and whoever polls the queue finds the fetch in it.
@@ -51,7 +51,7 @@ pub struct Pending {
     pub token: usize,
     logger: Arc<Logger>,
     cancel: Arc<Cancel>,
-    teller: Mutex<Option<Teller>>,
+    sink: Mutex<Option<Sink>>,
     outcome: Mutex<Outcome>,
     done: Condvar,
     /// Lets the caller's own switch reach this fetch, until it is over.
@@ -86,7 +86,7 @@ impl Pending {
         user: Vec<u8>,
         options: FetchOptions,
         token: usize,
-        teller: Teller,
+        sink: Sink,
     ) -> Arc<Self> {
         Arc::new(Pending {
             generation: sys::fork_generation(),
@@ -99,7 +99,7 @@ impl Pending {
             token,
             logger: Arc::clone(logger),
             cancel: Cancel::new(),
-            teller: Mutex::new(Some(teller)),
+            sink: Mutex::new(Some(sink)),
             outcome: Mutex::new(Outcome::NotYet),
             done: Condvar::new(),
             attached: Mutex::new(None),
@@ -154,11 +154,15 @@ impl Pending {
 
     /// Tells whoever is to be told; `told` is called in between, once they have been and before it
     /// is seen to be over, but not in a child that they forked. Called once. Fails if they panicked.
-    pub fn deliver(self: &Arc<Self>, fetched: Fetched, told: impl FnOnce()) -> Result<(), Error> {
+    pub fn deliver(
+        self: &Arc<Self>,
+        fetched: Fetched,
+        notified: impl FnOnce(),
+    ) -> Result<(), Error> {
         self.detach();
-        let teller = self.teller.lock().take();
-        match teller {
-            Some(Teller::Callback(callback)) => {
+        let sink = self.sink.lock().take();
+        match sink {
+            Some(Sink::Callback(callback)) => {
                 *self.outcome.lock() = Outcome::BeingTold(thread::current().id());
                 let result = {
                     let _host = gaps::outside();
@@ -166,13 +170,13 @@ impl Pending {
                 };
                 // In a child that the callback forked, other threads' locks may be held for ever.
                 if !self.is_inherited() {
-                    told();
+                    notified();
                     self.settle(Outcome::Given);
                 }
                 result
             }
-            Some(Teller::Completions(completions)) => {
-                told();
+            Some(Sink::Completions(completions)) => {
+                notified();
                 // Whoever waited for it finds it in the queue, so the one is not seen before the other.
                 let mut outcome = self.outcome.lock();
                 *outcome = Outcome::Kept(Box::new(fetched));

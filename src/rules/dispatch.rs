@@ -80,8 +80,8 @@ pub struct Dispatch<P, W> {
     decided: VecDeque<Decided<P>>,
     /// Admitted, and nobody is being told yet.
     pending: usize,
-    /// Their tellers are being told.
-    telling: usize,
+    /// Their sinks are being notified.
+    notifying: usize,
     closed: bool,
 }
 
@@ -95,7 +95,7 @@ impl<P, W> Dispatch<P, W> {
             runnable: VecDeque::new(),
             decided: VecDeque::new(),
             pending: 0,
-            telling: 0,
+            notifying: 0,
             closed: false,
         }
     }
@@ -290,20 +290,20 @@ impl<P, W> Dispatch<P, W> {
     }
 
     /// Someone is about to be told of an outcome, by whomever; from now on the fetch is not pending.
-    pub fn tell(&mut self) {
+    pub fn begin_notifying(&mut self) {
         self.pending -= 1;
-        self.telling += 1;
+        self.notifying += 1;
     }
 
     /// Someone has been told.
-    pub fn told(&mut self) {
-        self.telling -= 1;
+    pub fn notified(&mut self) {
+        self.notifying -= 1;
     }
 
     /// How many workers can be busy at once as things stand: each fetch keeps one busy at most, and
-    /// so does each teller. With that many none ever waits in line for want of a worker.
+    /// so does each sink. With that many none ever waits in line for want of a worker.
     pub fn workers_wanted(&self) -> usize {
-        self.pending + self.telling
+        self.pending + self.notifying
     }
 
     pub fn has_runnable(&self) -> bool {

@@ -12,7 +12,7 @@ use experiment::machine::completions::Completions;
 use experiment::machine::sync::{Mutex, Parker};
 use experiment::model::User;
 use experiment::remote::options::FetchOptions;
-use experiment::remote::pending::{Pending, Teller};
+use experiment::remote::pending::{Pending, Sink};
 use experiment::rules::deadline::{Deadline, Limit};
 use experiment::rules::error::{Error, Status};
 use experiment::rules::metrics::{CloseReason, Gauges};
@@ -216,8 +216,8 @@ impl World {
         }
         options.cancel = Some(Arc::clone(&cancel));
         let pending = self
-            .teller(number)
-            .map(|teller| self.client.prepare(&user(number), &options, number, teller).unwrap());
+            .sink(number)
+            .map(|sink| self.client.prepare(&user(number), &options, number, sink).unwrap());
         let canceler = caller.canceled.map(|(after, by)| {
             let (at, pending) = (caller.begins + after, pending.clone());
             thread::spawn(move || {
@@ -239,14 +239,14 @@ impl World {
         canceler.into_iter().for_each(|thread| thread.join().unwrap());
     }
 
-    fn teller(self: &Arc<Self>, number: usize) -> Option<Teller> {
+    fn sink(self: &Arc<Self>, number: usize) -> Option<Sink> {
         let Caller { way, lingers, .. } = self.history.callers[number];
         match way {
             Way::Blocking => None,
-            Way::Queue => Some(Teller::Completions(Arc::clone(&self.completions))),
+            Way::Queue => Some(Sink::Completions(Arc::clone(&self.completions))),
             Way::Callback => {
                 let world = Arc::clone(self);
-                Some(Teller::Callback(Box::new(move |fetched| {
+                Some(Sink::Callback(Box::new(move |fetched| {
                     world.report(number, Ok(fetched));
                     sleep(millis(lingers));
                 })))

@@ -14,7 +14,7 @@ use crate::machine::gaps;
 use crate::machine::sync::thread;
 use crate::model::User;
 use crate::remote::options::FetchOptions;
-use crate::remote::pending::{Line, Pending, Teller};
+use crate::remote::pending::{Line, Pending, Sink};
 use crate::remote::vardata::Vardata;
 use crate::rules::dispatch::{Decided, Id, Run};
 use crate::rules::error::Error;
@@ -33,16 +33,16 @@ impl Session {
         user: &User,
         options: &FetchOptions,
         token: usize,
-        teller: Teller,
+        sink: Sink,
     ) -> Result<Arc<Pending>, Error> {
         let _inside = gaps::fetch();
         let user = self.encode(user).map_err(|error| self.refused(error))?;
         let line = Arc::downgrade(self) as Weak<dyn Line>;
         let alarm = self.connections.alarm();
-        Ok(Pending::new(line, alarm, &self.logger, user, options.clone(), token, teller))
+        Ok(Pending::new(line, alarm, &self.logger, user, options.clone(), token, sink))
     }
 
-    /// Starts a fetch. If this succeeds, its teller is told exactly once, on another thread,
+    /// Starts a fetch. If this succeeds, its sink is told exactly once, on another thread,
     /// maybe before this returns; otherwise never.
     pub fn start(self: &Arc<Self>, pending: &Arc<Pending>) -> Result<(), Error> {
         self.try_start(pending).map_err(|error| self.refused(error))
@@ -95,7 +95,7 @@ impl Session {
         };
         match step {
             Step::Done(result) => self.deliver(Decided { pending, fetch, result }, || {
-                self.connections.told();
+                self.connections.notified();
                 self.connections.worker_comes();
             }),
             step => self.connections.go_on(id, pending, fetch, step),
@@ -107,13 +107,13 @@ impl Session {
     fn deliver(
         &self,
         Decided { pending, fetch, result }: Decided<Arc<Pending>>,
-        told: impl FnOnce(),
+        notified: impl FnOnce(),
     ) {
         let _running = Running(self);
         let fetched = fetch.ended(result);
         self.ended(&fetched, pending.began.elapsed());
-        self.connections.tell();
-        if let Err(defect) = pending.deliver(fetched, told) {
+        self.connections.begin_notifying();
+        if let Err(defect) = pending.deliver(fetched, notified) {
             self.log_defect(&defect);
         }
     }
@@ -152,7 +152,7 @@ impl Work for Session {
         while !self.is_inherited()
             && let Some(decided) = self.connections.next_decided()
         {
-            self.deliver(decided, || self.connections.told());
+            self.deliver(decided, || self.connections.notified());
         }
     }
 

@@ -80,7 +80,7 @@ impl World {
         drop(self.dispatch.release(self.now, lease, true));
         match fetch.exchanged(result, &Timings::default(), self.now) {
             Step::Done(result) => {
-                self.told();
+                self.notified();
                 Some(Decided { pending, fetch, result })
             }
             step => {
@@ -90,16 +90,16 @@ impl World {
         }
     }
 
-    fn told(&mut self) {
-        self.dispatch.tell();
-        self.dispatch.told();
+    fn notified(&mut self) {
+        self.dispatch.begin_notifying();
+        self.dispatch.notified();
     }
 
     /// Who has been decided without a worker, and how.
     fn decided(&mut self) -> Vec<(u32, Status)> {
         let mut all = Vec::new();
         while let Some(decided) = self.dispatch.next_decided() {
-            self.told();
+            self.notified();
             all.push((decided.pending, decided.result.unwrap_err().status));
         }
         all
@@ -282,9 +282,9 @@ fn whoever_is_told_is_pending_no_more_but_still_keeps_a_worker_busy() {
     world.submit(1, Limit::millis(0));
     assert_eq!((world.dispatch.pending(), world.dispatch.workers_wanted()), (1, 1));
     assert!(world.dispatch.next_decided().is_some());
-    world.dispatch.tell();
+    world.dispatch.begin_notifying();
     assert_eq!((world.dispatch.pending(), world.dispatch.workers_wanted()), (0, 1));
-    world.dispatch.told();
+    world.dispatch.notified();
     assert_eq!(world.dispatch.workers_wanted(), 0);
 }
 
@@ -417,7 +417,7 @@ impl History {
             self.idle_workers -= 1;
         }
         while let Some(decided) = self.world.dispatch.next_decided() {
-            self.world.told();
+            self.world.notified();
             self.ended(decided.pending, Some(decided.result.unwrap_err().status));
         }
         self.collect();
@@ -458,7 +458,7 @@ impl History {
         self.ring(bells);
         match fetch.exchanged(result, &Timings::default(), now) {
             Step::Done(result) => {
-                self.world.told();
+                self.world.notified();
                 self.ended(pending, result.err().map(|error| error.status));
             }
             step => self.world.dispatch.go_on(now, id, pending, fetch, step),
@@ -569,7 +569,7 @@ impl History {
             drop(self.world.dispatch.release(self.world.now, lease, false));
             match fetch.exchanged(Err(unavailable()), &Timings::default(), self.world.now) {
                 Step::Done(result) => {
-                    self.world.told();
+                    self.world.notified();
                     self.ended(pending, result.err().map(|error| error.status));
                 }
                 step => self.world.dispatch.go_on(self.world.now, id, pending, fetch, step),
@@ -577,7 +577,7 @@ impl History {
         }
         assert_eq!(self.world.run(), None);
         while let Some(decided) = self.world.dispatch.next_decided() {
-            self.world.told();
+            self.world.notified();
             self.ended(decided.pending, Some(decided.result.unwrap_err().status));
         }
         self.collect();
