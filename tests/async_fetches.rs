@@ -36,7 +36,10 @@ fn end(receiver: &mpsc::Receiver<Fetched>) -> Fetched {
 
 #[test]
 fn threads_and_asynchronous_fetches_stand_in_one_line() {
-    let service = MockService::start(Script::answers([Answer::service().delayed(20)]));
+    // The first keeps the connection while the others get in line, which takes milliseconds, or a hundred
+    // where the machine is busy.
+    let answers = [Answer::service().delayed(1000), Answer::service()];
+    let service = MockService::start(Script::answers(answers));
     let client = Settings { acquire: Some(NO_LIMIT), ..Settings::default() }.client(&service);
     let (_, first) = start(&client, &FetchOptions::default());
     until_requests(&service, 1);

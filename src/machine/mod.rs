@@ -11,6 +11,7 @@ pub mod clock;
 pub mod completions;
 pub mod executor;
 pub mod gaps;
+pub mod life;
 pub mod logger;
 pub mod sync;
 pub mod sys;

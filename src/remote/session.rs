@@ -9,13 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::config::Config;
-use crate::machine::cancel::{Bell, Cancel, Stop};
+use crate::machine::cancel::{Bell, Stop};
 use crate::machine::clock;
-use crate::machine::executor::Executor;
 use crate::machine::gaps::{self, Work};
+use crate::machine::life::Life;
 use crate::machine::logger::{Level, Logger};
-use crate::machine::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::machine::sync::{Condvar, Mutex};
+use crate::machine::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::machine::sys::Descriptors;
 use crate::model::{User, Variants};
 use crate::remote::connections::Connections;
@@ -32,24 +31,13 @@ use crate::transport::{Shared, Transport};
 /// Beyond this size an answer for the user cannot come from the service's cache.
 const CACHEABLE_USER_BYTES: usize = 8000;
 
-/// What threads may take to end once nothing runs any more, also when the time to close is over: they
-/// are on their way, unless a destructor of a thread-local of the host's keeps one.
-const THREADS_END: Duration = Duration::from_millis(100);
-
 /// See the module. Any number of threads use it at once.
 pub struct Session {
     config: Arc<Config>,
     template: Arc<Template>,
     rules: Arc<Rules>,
     connections: Connections,
-    executor: Executor,
-    /// Fires when the client begins to close: no pause between attempts goes on.
-    closing: Arc<Cancel>,
-    /// Fires when it has waited long enough: no exchange goes on.
-    cut: Arc<Cancel>,
-    running: AtomicUsize,
-    /// Signalled when nothing is running any more, once the client is closing.
-    idle: (Mutex<()>, Condvar),
+    life: Life,
     metrics: Arc<Metrics>,
     descriptors: Arc<Descriptors>,
     logger: Arc<Logger>,
@@ -91,21 +79,17 @@ impl Session {
         config: Arc<Config>,
         logger: Arc<Logger>,
     ) -> Self {
-        let closing = Cancel::new();
+        let life = Life::new(cut);
         Session {
             rules: Arc::new(Rules {
                 schedule: config.schedule.clone(),
                 budget: Budget::new(config.retry_budget_percent),
                 metrics: Arc::clone(&metrics),
             }),
-            connections: Connections::new(&config, transport, Arc::clone(&closing)),
-            executor: Executor::default(),
+            connections: Connections::new(&config, transport, Arc::clone(&life.closing)),
+            life,
             template,
             config,
-            closing,
-            cut,
-            running: AtomicUsize::new(0),
-            idle: (Mutex::new(()), Condvar::new()),
             metrics,
             descriptors,
             logger,
@@ -124,7 +108,7 @@ impl Session {
 
     /// Whether this process was forked from the one whose session this is.
     pub fn is_inherited(&self) -> bool {
-        self.connections.are_inherited()
+        self.life.is_inherited()
     }
 
     /// Fetches the variants of `user`, on this thread, within the bounds of the configuration and
@@ -132,7 +116,7 @@ impl Session {
     pub fn fetch(&self, user: &User, options: &FetchOptions) -> Fetched {
         let began = clock::now();
         let _inside = gaps::fetch();
-        let _running = Running::begin(self);
+        let _running = self.life.run();
         let number = self.metrics.fetches.increment();
         let fetched = match self.encode(user) {
             Ok(body) => self.drive(&body, options, self.random ^ number, began),
@@ -225,9 +209,9 @@ impl Session {
     /// Waits between two attempts.
     fn pause(&self, until: Instant, stop: &mut Stop) -> Result<(), Error> {
         let bell = Bell::new();
-        let _attached = (stop.attach(&bell), self.closing.attach(&bell));
+        let _attached = (stop.attach(&bell), self.life.closing.attach(&bell));
         while clock::now() < until {
-            if self.closing.is_fired() {
+            if self.life.closing.is_fired() {
                 return Err(Error::closed());
             }
             if stop.sleep(&bell, Deadline::at(until)) {
@@ -250,33 +234,7 @@ impl Session {
         if self.runs_here() {
             return Err(Error::new(Status::Timeout, "a fetch cannot wait for its own end"));
         }
-        let until = Deadline::after(clock::now(), limit);
-        if self.wait_idle(until) {
-            return match self.executor.join(until.max(Deadline::at(clock::now() + THREADS_END))) {
-                true => Ok(()),
-                false => {
-                    Err(Error::new(Status::Timeout, "the client's threads have not ended yet"))
-                }
-            };
-        }
-        self.cut.fire();
-        Err(Error::new(
-            Status::Timeout,
-            "fetches were still running when the time to close was over, and were cut off",
-        ))
-    }
-
-    fn wait_idle(&self, until: Deadline) -> bool {
-        let (lock, condvar) = &self.idle;
-        let mut guard = lock.lock();
-        while self.running.load(Ordering::SeqCst) > 0 {
-            guard = match until.instant() {
-                None => condvar.wait(guard),
-                Some(instant) if instant <= clock::now() => return false,
-                Some(instant) => condvar.wait_until(guard, instant),
-            };
-        }
-        true
+        self.life.wait_for_end(limit)
     }
 
     pub fn metrics(&self) -> &Metrics {
@@ -327,28 +285,6 @@ impl Session {
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("connections", &self.connections).finish_non_exhaustive()
-    }
-}
-
-/// Counts a fetch as running while it lives.
-struct Running<'a>(&'a Session);
-
-impl<'a> Running<'a> {
-    fn begin(session: &'a Session) -> Self {
-        session.running.fetch_add(1, Ordering::SeqCst);
-        Running(session)
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        let last = self.0.running.fetch_sub(1, Ordering::SeqCst) == 1;
-        if last && self.0.closing.is_fired() && !self.0.is_inherited() {
-            let (lock, condvar) = &self.0.idle;
-            // Taken so that whoever is about to wait is seen to wait.
-            drop(lock.lock());
-            condvar.notify_all();
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::mem;
 use std::ptr;
 use std::sync::{Arc, Weak};
 
-use super::{Running, Session};
+use super::Session;
 use crate::machine::cancel::Stop;
 use crate::machine::catch::catch;
 use crate::machine::clock;
@@ -49,9 +49,9 @@ impl Session {
     }
 
     fn try_start(self: &Arc<Self>, pending: &Arc<Pending>) -> Result<(), Error> {
-        let running = Running::begin(self);
+        let running = self.life.run();
         let workers = self.connections.admit(self.config.max_pending as usize)?;
-        if let Err(error) = self.executor.provide(self, workers) {
+        if let Err(error) = self.life.executor.provide(self, workers) {
             self.connections.dismiss();
             return Err(error);
         }
@@ -102,14 +102,14 @@ impl Session {
         }
     }
 
-    /// Tells of an outcome. `told` comes when the host has been told, before anybody learns that it
+    /// Tells of an outcome. `notified` comes when the host has been told, before anybody learns that it
     /// has: the thread that did it is free then for whatever the host starts next.
     fn deliver(
         &self,
         Decided { pending, fetch, result }: Decided<Arc<Pending>>,
         notified: impl FnOnce(),
     ) {
-        let _running = Running(self);
+        let _running = self.life.running();
         let fetched = fetch.ended(result);
         self.ended(&fetched, pending.began.elapsed());
         self.connections.begin_notifying();
@@ -131,7 +131,7 @@ impl Work for Session {
     }
 
     fn is_closing(&self) -> bool {
-        self.closing.is_fired()
+        self.life.closing.is_fired()
     }
 
     fn worker_comes(&self) {
