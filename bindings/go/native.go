@@ -176,9 +176,10 @@ func (o *outcome) take(ctx context.Context, options *FetchOptions, wanted func(V
 }
 
 // A piece is what is read in one call and made between two looks at the clock: so many variants, or so
-// many bytes, of which the worst take two milliseconds.
+// many bytes, of which the worst take two milliseconds. The variants are few, because all goroutines whose time
+// is over have yet to come to their next look, one after the other.
 const (
-	pieceVariants = 256
+	pieceVariants = 32
 	pieceBytes    = 32 << 10
 )
 
