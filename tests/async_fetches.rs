@@ -24,8 +24,8 @@ use mock_service::{Answer, MockService, Script};
 fn start(client: &Client, options: &FetchOptions) -> (Arc<Pending>, mpsc::Receiver<Fetched>) {
     let (sender, receiver) = mpsc::channel();
     let callback = move |fetched| sender.send(fetched).unwrap();
-    let teller = Sink::Callback(Box::new(callback));
-    let pending = client.prepare(&user(draw()), options, 0, teller).unwrap();
+    let sink = Sink::Callback(Box::new(callback));
+    let pending = client.prepare(&user(draw()), options, 0, sink).unwrap();
     client.start(&pending).unwrap();
     (pending, receiver)
 }
@@ -49,9 +49,9 @@ fn threads_and_asynchronous_fetches_stand_in_one_line() {
                 let client = &client;
                 scope.spawn(move || client.fetch(&named(place), &FetchOptions::default()));
             } else {
-                let teller = Sink::Callback(Box::new(|_| {}));
+                let sink = Sink::Callback(Box::new(|_| {}));
                 let prepared =
-                    client.prepare(&named(place), &FetchOptions::default(), 0, teller).unwrap();
+                    client.prepare(&named(place), &FetchOptions::default(), 0, sink).unwrap();
                 client.start(&prepared).unwrap();
             }
             until("it waits", || client.gauges().waiting == place + 1);
@@ -139,8 +139,8 @@ fn a_callback_that_panics_ends_its_own_fetch_and_nothing_else() {
     let service = MockService::start(Script::service());
     let client = client(&service);
     for _ in 0..3 {
-        let teller = Sink::Callback(Box::new(|_| panic!("a test")));
-        let pending = client.prepare(&user(1), &FetchOptions::default(), 0, teller).unwrap();
+        let sink = Sink::Callback(Box::new(|_| panic!("a test")));
+        let pending = client.prepare(&user(1), &FetchOptions::default(), 0, sink).unwrap();
         client.start(&pending).unwrap();
         assert!(pending.wait(Deadline::after(std::time::Instant::now(), Limit::millis(10_000))));
     }
@@ -181,8 +181,8 @@ fn submit_some(
 ) -> usize {
     let mut refused = 0;
     for i in 0..count {
-        let teller = Sink::Completions(Arc::clone(completions));
-        let pending = client.prepare(&user(draw()), &FetchOptions::default(), 0, teller).unwrap();
+        let sink = Sink::Completions(Arc::clone(completions));
+        let pending = client.prepare(&user(draw()), &FetchOptions::default(), 0, sink).unwrap();
         match client.start(&pending) {
             Ok(()) if i % 5 == 0 => pending.cancel(),
             Ok(()) => {}

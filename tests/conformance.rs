@@ -178,8 +178,8 @@ impl Run {
             }
             Way::Completions => {
                 let completions = Completions::new().unwrap();
-                let teller = Sink::Completions(Arc::clone(&completions));
-                start(client, &user, &options, teller).unwrap_or_else(|| {
+                let sink = Sink::Completions(Arc::clone(&completions));
+                start(client, &user, &options, sink).unwrap_or_else(|| {
                     completions.wait(Deadline::NEVER);
                     completions.next().unwrap().take().ok().unwrap()
                 })
@@ -214,7 +214,7 @@ impl Run {
 }
 
 /// Starts an asynchronous fetch; what it came to, if it could not be started.
-fn start(client: &Client, user: &User, options: &FetchOptions, teller: Sink) -> Option<Fetched> {
-    let started = client.prepare(user, options, 0, teller).and_then(|it| client.start(&it));
+fn start(client: &Client, user: &User, options: &FetchOptions, sink: Sink) -> Option<Fetched> {
+    let started = client.prepare(user, options, 0, sink).and_then(|it| client.start(&it));
     started.err().map(Fetched::not_begun)
 }

@@ -220,7 +220,7 @@ impl Told {
 
 fn start(client: &Client, told: &Arc<Told>) -> Arc<Pending> {
     let (nonce, told) = (draw(), Arc::clone(told));
-    let teller = Sink::Callback(Box::new(move |fetched| {
+    let sink = Sink::Callback(Box::new(move |fetched| {
         let count = match told_own(&fetched, nonce) {
             Ok(()) => &told.good,
             Err(Status::Canceled) => &told.canceled,
@@ -228,7 +228,7 @@ fn start(client: &Client, told: &Arc<Told>) -> Arc<Pending> {
         };
         count.fetch_add(1, Ordering::SeqCst);
     }));
-    let pending = client.prepare(&user(nonce), &FetchOptions::default(), 0, teller).unwrap();
+    let pending = client.prepare(&user(nonce), &FetchOptions::default(), 0, sink).unwrap();
     client.start(&pending).unwrap();
     pending
 }

@@ -63,7 +63,7 @@ impl FlagKeys {
 }
 
 /// What a key takes in the array at most: escapes of six bytes (also for what is not ASCII, see
-/// `transport/request.rs`), its quotes and a comma.
+/// `remote/vardata.rs`), its quotes and a comma.
 fn json_bytes(key: &str) -> usize {
     let bytes = |char: char| match char {
         ' '..='}' if char != '"' && char != '\\' => 1,
